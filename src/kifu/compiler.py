@@ -106,8 +106,6 @@ class _InlinedCode(JITCodeLibrary):  # type: ignore[misc]
 
 
 class _InlineCompiler(Compiler):  # type: ignore[misc]
-    """Compiles a function to `_InlinedCode`."""
-
     def define_pipelines(self) -> Any:
         state = self.state  # Numba creates the library later unless there is one
         state.library = _InlinedCode(state.targetctx.codegen(), state.func_id.func_qualname)
@@ -248,7 +246,6 @@ class _Cache:
 
 @functools.cache
 def _runs_baseline() -> bool:
-    """Return True if this CPU has all features of BASELINE."""
     name, features = BASELINE
     return bool(name) and set(features.split(",")) <= {"", *get_host_cpu_features().split(",")}
 

@@ -20,10 +20,10 @@ import numpy as np
 import pyarrow as pa
 
 from kifu.corpus.export import rows_to_olf, rows_to_sgf
-from kifu.corpus.ingest import IngestItem, read_items
+from kifu.corpus.ingest import read_items
 from kifu.corpus.rows import recorded_rows
 from kifu.corpus.schema import drop_code
-from kifu.corpus.sources import count_left_out, find_sources
+from kifu.corpus.sources import IngestItem, count_left_out, find_sources
 from kifu.errors import DropReason, RecipeError
 from kifu.execution.executor import Executor
 from kifu.io import AtomicFile, hash_file, keep_output, open_regular
@@ -84,8 +84,6 @@ class ConvertReport(Report):
 
 
 class _Converted(NamedTuple):
-    """The records of some games, and why others have none."""
-
     records: list[bytes]
     read: int
     failures: Counter[str]
@@ -192,8 +190,6 @@ def _convert_rows(batches: Iterable[pa.RecordBatch], text_format: _TextFormat) -
 
 
 class _UnseekableFile(io.RawIOBase):
-    """An `AtomicFile` as a write-only stream."""
-
     def __init__(self, output: AtomicFile) -> None:
         self._output = output
 

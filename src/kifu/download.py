@@ -91,13 +91,12 @@ class Client:
     ) -> urllib3.BaseHTTPResponse:
         """Request the bytes of a file from `start` on: a response with status 200, 206, 304 or 416.
 
+        Raises DownloadError for any other response.
+
         Args:
             base: Address that the link may be relative to.
             validator: ETag or date of the version whose first bytes are there; another version is sent from byte 0.
             known: ETag or date of a version for which the server need not send the bytes (status 304).
-
-        Raises:
-            DownloadError: Any other response.
         """
         for _ in range(1 + _MAX_REDIRECTS):
             base = _next_url(base, link)

@@ -27,7 +27,6 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator
 from io import FileIO
 from pathlib import Path, PurePosixPath
-from types import TracebackType
 
 from blake3 import blake3
 from isal.isal_zlib import crc32
@@ -328,9 +327,9 @@ def make_folder(path: Path) -> list[Path]:
     return missing
 
 
-def _leads_to(folder: Path, descriptor: int) -> bool:
+def _leads_to(path: Path, descriptor: int, *, follow: bool = True) -> bool:
     try:
-        return os.path.samestat(folder.stat(), os.fstat(descriptor))
+        return os.path.samestat(path.stat(follow_symlinks=follow), os.fstat(descriptor))
     except (FileNotFoundError, NotADirectoryError):
         return False
 
@@ -349,20 +348,15 @@ def held_folder(path: Path, output: Path | None = None) -> Iterator[int]:
     If it is a temporary directory of an output, it must not be a symbolic link. If it was created and is empty in the
     end, it is removed.
     """
-    made: list[Path] = []
-    try:
+    with writing(output or path):
         if output is not None:
             require_no_link(path)
         made = make_folder(path)
-        if sys.platform == "win32":
-            yield 0
-            return
-        nofollow = 0 if output is None else NO_LINK
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | nofollow)
-    except OutputError:
-        raise
-    except (OSError, ValueError) as error:
-        raise cannot_write(output or path, error) from None
+        if sys.platform != "win32":
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | (0 if output is None else NO_LINK))
+    if sys.platform == "win32":
+        yield 0
+        return
     held = (str(path.absolute()), descriptor)
     _held.append(held)
     try:
@@ -388,11 +382,22 @@ def locked_folder(path: Path, output: Path | None = None) -> Iterator[int]:
 
 
 def cannot_write(path: Path, error: OSError | ValueError) -> OutputError:
-    """Return the OutputError for a file that cannot be written."""
+    """Return the OutputError for a file that cannot be written; an OutputError stays as it is."""
+    if isinstance(error, OutputError):
+        return error
     reason = getattr(error, "strerror", None) or str(error)
     if isinstance(error, FileExistsError):  # from mkdir, if a parent is a file
         reason = os.strerror(errno.ENOTDIR)
     return OutputError(f"cannot write {path}: {reason}")
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Raise errors of the system, and those for invalid paths, as `cannot_write`."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        raise cannot_write(path, error) from None
 
 
 def was_changed(path: Path) -> OutputError:
@@ -431,18 +436,15 @@ def require_same(path: Path, status: os.stat_result) -> None:
 def keep_output(path: Path, overwrite: bool, *, own: bool = True, same: bool | None = None) -> bool:
     """Return True if an output is to be left as it is, False if it is to be written; see docs/untrusted.md, Writing.
 
+    Raises OutputError if it is not `own`, or not the `same` and `overwrite` is False.
+
     Args:
         own: kifu has written the present file or folder.
         same: It is intact, and made from the inputs and options of this run; None if unknown.
-
-    Raises:
-        OutputError: It is not `own`, or not the `same` and `overwrite` is False.
     """
-    try:
+    with writing(path):
         if not path.exists() or not (any(path.iterdir()) if path.is_dir() else path.stat().st_size):
             return False
-    except (OSError, ValueError) as error:
-        raise cannot_write(path, error) from None
     if not own:
         raise OutputError(f"{path} exists and is not an intact output of kifu; remove it, or choose another name")
     if not (same or overwrite):
@@ -492,11 +494,10 @@ class AtomicFile:
             self._close()
             raise
         except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
-            self.__exit__(None, None, None)
-            raise self._error(error) from None
+            self.__exit__()
+            raise cannot_write(path, error) from None
 
     def _create(self) -> None:
-        """Create and lock the temporary file, in place of one that a killed run left."""
         with contextlib.suppress(FileNotFoundError):
             require_no_link(self._part)
             require_regular(self._part.lstat())
@@ -511,7 +512,6 @@ class AtomicFile:
             raise self._in_use() from None
 
     def _open(self, flags: int) -> None:
-        """Open and lock the temporary file."""
         self._file = os.open(self._part, flags | os.O_RDWR | NO_LINK | _BINARY | NO_WAIT, 0o666)
         try:
             lock_file(self._file)
@@ -521,11 +521,7 @@ class AtomicFile:
             raise self._in_use()
 
     def _is_in_place(self) -> bool:
-        """Return whether the temporary path still leads to the open file."""
-        try:
-            return os.path.samestat(os.fstat(self._file), self._part.lstat())
-        except (FileNotFoundError, NotADirectoryError):
-            return False
+        return _leads_to(self._part, self._file, follow=False)
 
     def _in_use(self) -> OutputError:
         return OutputError(f"{self.path} is being written by another process")
@@ -540,7 +536,7 @@ class AtomicFile:
             while len(view):
                 view = view[os.write(self._file, view[:_WRITE_BYTES]) :]
         except OSError as error:
-            raise self._error(error) from None
+            raise cannot_write(self.path, error) from None
 
     def digest(self) -> bytes:
         """Return the BLAKE3 of all bytes so far."""
@@ -548,11 +544,9 @@ class AtomicFile:
 
     def adopt(self) -> None:
         """Adopt what another library has written to `temp_path(path)` as the content."""
-        try:
+        with writing(self.path):
             self.size = os.fstat(self._file).st_size
             self._hash = self._hash_all()
-        except OSError as error:
-            raise self._error(error) from None
 
     def commit(self, header: bytes | None = None) -> str:
         """Rename the file into place, once its bytes are on the disk. Returns their BLAKE3 hash in hex.
@@ -561,7 +555,7 @@ class AtomicFile:
         """
         final = self._header if header is None else header
         assert len(final) == len(self._header)
-        try:
+        with writing(self.path):
             if final:
                 write_at(self._file, final, 0)
             if final != self._header:
@@ -573,10 +567,6 @@ class AtomicFile:
                 self._close()
             self._part.replace(self.path)
             _sync_folder(self.path.parent)
-        except OutputError:
-            raise
-        except OSError as error:
-            raise self._error(error) from None
         self._close()
         return self._hash.hexdigest()
 
@@ -599,9 +589,6 @@ class AtomicFile:
 
         return hash_bytes(read_into)
 
-    def _error(self, error: OSError | ValueError) -> OutputError:
-        return cannot_write(self.path, error)
-
     def _close(self) -> None:
         if self._file >= 0:
             os.close(self._file)
@@ -611,9 +598,7 @@ class AtomicFile:
     def __enter__(self) -> AtomicFile:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._file >= 0:
             with contextlib.suppress(OSError):  # the next run removes it
                 if self._is_in_place():
@@ -653,9 +638,6 @@ class AtomicDirectory:
                 self._remove(old)
             if path.is_dir() and sys.platform != "win32":
                 os.fchmod(self._descriptor, stat.S_IMODE(path.stat().st_mode))
-        except OutputError:
-            self._close()
-            raise
         except (OSError, ValueError) as error:
             self._close()
             raise cannot_write(path, error) from None
@@ -677,7 +659,7 @@ class AtomicDirectory:
             output.write(encoded)
             output.commit()
         old = self._part.with_suffix(".old")
-        try:
+        with writing(self.path):
             for name, file in self._files.items():
                 require_same(self._part / name, file.status)
             if self.path.is_symlink():
@@ -691,10 +673,6 @@ class AtomicDirectory:
                 self._part.replace(self.path)
             _sync_folder(self.path.parent)
             self._remove(old)
-        except OutputError:
-            raise
-        except OSError as error:
-            raise cannot_write(self.path, error) from None
         self._close()
 
     def _list_files(self, folder: Path) -> list[str]:
@@ -734,9 +712,7 @@ class AtomicDirectory:
     def __enter__(self) -> AtomicDirectory:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._descriptor >= 0:
             with contextlib.suppress(OSError):  # the next run empties it
                 if sys.platform == "win32" or os.path.samestat(self._part.lstat(), os.fstat(self._descriptor)):
@@ -745,7 +721,6 @@ class AtomicDirectory:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Write the names in a directory to the disk, if its permissions and its file system allow it."""
     if sys.platform == "win32":
         return
     try:
@@ -803,16 +778,13 @@ def write_output(path: Path, data: bytes) -> None:
 
     FIFOs, character devices and open files such as /dev/stdout are written to; other paths as by `write_file`.
     """
-    try:
+    with writing(path):
         descriptor = _open_stream(path)
         if descriptor is None:
-            return write_file(path, data)
+            write_file(path, data)
+            return
         with os.fdopen(descriptor, "wb") as stream:
             stream.write(data)
-    except OutputError:
-        raise
-    except (OSError, ValueError) as error:
-        raise cannot_write(path, error) from None
 
 
 def _open_stream(path: Path) -> int | None:
@@ -842,7 +814,6 @@ def _own_descriptor(path: Path) -> int | None:
 
 
 def _replaced_mode(path: Path) -> int | None:
-    """Return the permissions of the file to be replaced, or None if it does not exist."""
     try:
         status = path.stat()
     except FileNotFoundError:
@@ -855,13 +826,11 @@ def _replaced_mode(path: Path) -> int | None:
 
 def append_to(path: Path, data: bytes) -> None:
     """Append to a file that `write_file` has made, in one write. Raises OutputError."""
-    try:
+    with writing(path):
         descriptor = os.open(path, os.O_RDWR | os.O_APPEND | _BINARY | NO_LINK | NO_WAIT)
         with os.fdopen(descriptor, "ab") as file:
             require_regular(os.fstat(descriptor))
             file.write(data)
-    except OSError as error:
-        raise cannot_write(path, error) from None
 
 
 def remove_file(path: Path) -> None:

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalogues import GAMES, rows, table, write_catalogue
-from kifu.corpus.catalogue import CatalogueWriter, is_catalogue, open_catalogue
+from kifu.corpus.catalogue import is_catalogue, open_catalogue
 from kifu.corpus.cleaning import load_cleaning_rules
 from kifu.corpus.rows import rows_from_catalogue
 from kifu.corpus.schema import EVALUATIONS, SCHEMA, SECONDS, game_arrays, list_to_numpy
-from kifu.errors import DropReason, FormatError, KifuError, OutputError
+from kifu.errors import DropReason, FormatError
 from kifu.records.games import NO_HANDICAP, ParseWarning
 
 REPOSITORY = Path(__file__).parents[2]
@@ -88,22 +88,6 @@ def test_empty_catalogue(tmp_path: Path) -> None:
     path = write_catalogue(tmp_path / "a.parquet")
     assert is_catalogue(path)
     assert [len(batch) for batch in read(path)] in ([], [0])
-
-
-def test_unfinished_catalogue_leaves_no_file(tmp_path: Path) -> None:
-    path = tmp_path / "a.parquet"
-    path.write_bytes(b"old")
-
-    def fail() -> None:
-        with CatalogueWriter(path) as writer:
-            writer.write(GAMES)
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        fail()
-    assert (path.read_bytes(), list(tmp_path.iterdir())) == (b"old", [path])
-    with pytest.raises(OutputError, match=r"cannot write .*nix: Not a directory"):
-        write_catalogue(path / "nix", GAMES)
 
 
 def test_column_order_extra_columns_and_compatible_types_are_accepted(tmp_path: Path) -> None:
@@ -217,26 +201,6 @@ def test_rules_apply_to_rows_of_any_values(games: list[dict[str, Any]], rules: s
     cleaned = rows_from_catalogue(batch, load_cleaning_rules(rules))
     again = rows_from_catalogue(cleaned.batch(cleaned.drop), load_cleaning_rules(rules))
     assert again.batch(again.drop).equals(cleaned.batch(cleaned.drop)), "judging twice changes nothing"
-
-
-@given(st.data())
-def test_changed_bytes_give_a_format_error_or_rows(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
-) -> None:
-    folder = tmp_path_factory.getbasetemp() / "changed"
-    folder.mkdir(exist_ok=True)
-    path = write_catalogue(folder / "a.parquet", GAMES)
-    content = bytearray(path.read_bytes())
-    for _ in range(data.draw(st.integers(1, 4))):
-        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
-    path.write_bytes(content)
-    message = ""
-    try:
-        for batch in open_catalogue(path).batches():
-            rows_from_catalogue(batch, load_cleaning_rules("training"))
-    except KifuError as error:
-        message = str(error)
-    assert "\n" not in message
 
 
 def test_card_documents_each_column_and_its_type() -> None:

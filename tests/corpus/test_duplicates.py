@@ -4,6 +4,7 @@ import random
 from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -28,23 +29,15 @@ from serializing import SerializingExecutor
 KINDS = {DropReason.KEPT: "kept", DropReason.SAME_GAME: "same", DropReason.CUT_OFF: "cut"}
 
 
-class InMemory:
-    """Games to compare, without a catalogue."""
-
-    def __init__(self, games):
-        canonical, opening = hash_games(games)
-        self.all_games = games
-        self.all_keys = duplicates._GameKeys(np.arange(len(opening)), opening, canonical, np.diff(games.move_offset))
-
-    def keys(self, within):
-        yield self.all_keys.select(within.contains(self.all_keys.opening))
-
-    def games(self, rows):
-        yield 0, self.all_games
-
-
 def cluster_games(games) -> Clusters:
-    found = duplicates._find(InMemory(games), duplicates._HashRange(0, 1))
+    """Return the clusters of games that are in no catalogue."""
+    canonical, opening = hash_games(games)
+    keys = duplicates._GameKeys(np.arange(len(opening)), opening, canonical, np.diff(games.move_offset))
+    with (
+        patch.object(duplicates, "_kept_keys", lambda _, within: [keys.select(within.contains(opening))]),
+        patch.object(duplicates, "_games_with", lambda *_: [(0, games)]),
+    ):
+        found = duplicates._find((), duplicates._HashRange(0, 1))
     return duplicates._join([found], np.array([0, len(games.width)]))
 
 

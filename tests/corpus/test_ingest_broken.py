@@ -3,7 +3,6 @@
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,12 +10,11 @@ from typing import Any
 
 import pytest
 
-from commands import limited, run
+from commands import is_error, limited, run
 from kgs_archives import archive, records
 from kifu.corpus.cleaning import load_cleaning_rules
 from kifu.corpus.ingest import ingest
-from kifu.errors import KifuError, OutputError
-from kifu.io import AtomicFile
+from kifu.errors import OutputError
 from slow_writer import small_steps
 
 HERE = Path(__file__).parents[1]
@@ -99,25 +97,12 @@ def test_bad_source_leaves_the_old_file(kgs: Path, tmp_path: Path, rules: str, n
         into.mkdir()
         for file, data in before.items():
             (into / file).write_bytes(data)
-        with pytest.raises(KifuError) as caught:
-            ingest(
-                [kgs, tmp_path / "at", kgs], into / NAME, clean=load_cleaning_rules(rules), overwrite=True, strict=True
-            )
-        assert said in str(caught.value)
-        assert "\n" not in str(caught.value)
+        options = ("--clean", rules, "--overwrite", "--strict", "--quiet")
+        is_error(run("ingest", kgs, tmp_path / "at", kgs, "-o", into / NAME, *options), said)
         assert content(into) == before
-
-
-@pytest.mark.parametrize("name", BAD_SOURCES)
-def test_command_prints_one_line(tmp_path: Path, rules: str, name: str) -> None:
-    make, said = BAD_SOURCES[name]
-    make(tmp_path / "at")
-    done = run("ingest", tmp_path / "at", "-o", tmp_path / "out" / NAME, "--clean", rules)
-    *noted, line = (line for line in done.err if not line.startswith("reading games"))
-    assert (done.code, done.out) == (2, "")
-    assert all(": unreadable: " in each for each in noted)
-    assert line.startswith("kifu: ")
-    assert said in line
+    done = run("ingest", tmp_path / "at", "-o", tmp_path / "out" / NAME, "--clean", rules, "--quiet")
+    assert done.code == 2
+    assert said in done.err[-1]
     assert content(tmp_path / "out") == {}
 
 
@@ -139,49 +124,6 @@ def test_unwritable_output(kgs: Path, tmp_path: Path, rules: str) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder"]
     ingest(kgs, tmp_path / "folder" / "a" / "b" / NAME, clean=load_cleaning_rules(rules), overwrite=True)
     assert content(tmp_path / "folder" / "a" / "b").keys() == {NAME}
-
-
-@pytest.mark.parametrize(
-    ("error", "jobs"),
-    [
-        pytest.param(KeyboardInterrupt, 1, marks=pytest.mark.slow),
-        (KeyboardInterrupt, 2),
-        pytest.param(MemoryError, 2, marks=pytest.mark.slow),
-    ],
-)
-def test_exceptions_at_any_moment(
-    kgs: Path, rules: str, good: bytes, tmp_path: Path, error: type[BaseException], jobs: int
-) -> None:
-    for countdown in (0, 5, 13):
-        left = [countdown]
-
-        class Bomb:
-            def advance(self, n: int = 1, left: list[int] = left) -> None:
-                left[0] -= 1
-                if left[0] < 0:
-                    raise error
-
-        @contextmanager
-        def armed(label: str, total: int | None, unit: str, bar: type = Bomb) -> Iterator[Any]:
-            yield bar()
-
-        into = tmp_path / str(countdown)
-        try:
-            ingest(kgs, into / NAME, clean=load_cleaning_rules(rules), overwrite=True, jobs=jobs, progress=armed)
-        except error:
-            assert content(into) == {}
-        else:
-            assert left[0] >= 0, "no step was left to fail in"
-        mended(kgs, into, rules, good)
-
-
-def test_locked_output(kgs: Path, rules: str, good: bytes, tmp_path: Path) -> None:
-    with (
-        AtomicFile(tmp_path / NAME),
-        pytest.raises(OutputError, match=r"games.parquet is being written by another process$"),
-    ):
-        ingest(kgs, tmp_path / NAME, clean=load_cleaning_rules(rules), overwrite=True)
-    mended(kgs, tmp_path, rules, good)
 
 
 # From outside, in processes of their own

@@ -23,7 +23,7 @@ from kifu.assets import config_names
 from kifu.corpus import ingest as ingesting
 from kifu.corpus import sources as corpus_sources
 from kifu.corpus.cleaning import load_cleaning_rules
-from kifu.corpus.ingest import IngestJob, IngestReport, ingest
+from kifu.corpus.ingest import IngestReport, ingest
 from kifu.corpus.sources import (
     ArchiveShard,
     ShardReader,
@@ -332,4 +332,4 @@ def test_engine_option(mix: list[Path], tmp_path: Path) -> None:
 def test_missing_shard_is_reported(tmp_path: Path) -> None:
     unit = SourceShard("a", ArchiveShard(tmp_path / "missing", 0, None))
     with pytest.raises(KifuError, match="missing: No such file"):
-        list(IngestJob(load_cleaning_rules("legal"), None).read(unit))
+        list(ShardReader().items(unit))

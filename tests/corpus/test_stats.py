@@ -143,11 +143,6 @@ def test_several_catalogues_are_one_corpus(tmp_path: Path) -> None:
     assert list(counts.years.items()) == [("1999", 1), ("2001", 3)]
 
 
-def test_threads_do_not_matter(tmp_path: Path) -> None:
-    path = write_catalogue(tmp_path / "games.parquet", rows(**drawn_at_random(2000, 9)))
-    assert stats([path], jobs=1) == stats([path], jobs=2)
-
-
 def test_shards_and_executor_do_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     columns = drawn_at_random(1500, 5) | {"black_rank": [f"strong {k % 70}" for k in range(1500)]}
     columns |= {"black_pro": [None] * 1500, "komi": [k % 13 / 2 for k in range(1500)]}

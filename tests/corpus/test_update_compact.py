@@ -1,6 +1,5 @@
 """Compacting: the same games in fewer partitions, with the duplicates of a single file."""
 
-import random
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -175,22 +174,3 @@ def test_pieces_are_full_and_in_order(counts: list[int], most: int) -> None:
     assert list(chain(*rows)) == [(part.path, row) for part in whole for row in range(part.rows)]
     assert all(len(piece) == most for piece in rows[:-1])
     assert len(rows[-1]) <= most
-
-
-@pytest.mark.slow
-def test_any_order_of_appending_and_compacting_gives_the_same_result(tmp_path: Path) -> None:
-    rng = random.Random(5)
-    games = [dated(str(k), f"{rng.randint(2000, 2003)}-01-01") for k in range(40)]
-    games += [cut(rng.choice(games), rng.randint(31, 59)) for _ in range(30)] + rng.choices(games, k=10)
-    rng.shuffle(games)
-    sources = [archive(tmp_path / str(k), games[k::5], year=2000 + k) for k in range(5)]
-    append(sources, tmp_path / "once", clean=rules("games"))
-    compact(tmp_path / "once")
-    for run_ in range(4):
-        path = tmp_path / f"run {run_}"
-        for source in sources:
-            append(source, path, clean=rules("games"))
-            if rng.random() < 0.5:
-                compact(path)
-        compact(path)
-        assert parts(path) == parts(tmp_path / "once")

@@ -8,6 +8,7 @@ import tarfile
 
 import numpy as np
 import pytest
+from blake3 import blake3
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
@@ -383,47 +384,48 @@ def test_inspect_counts(saved):
     planes = np.zeros((4, 7, 19, 19), np.uint8)
     planes[:3, 0, 0, 0] = planes[0, 5, 2, 2:4] = planes[1, 6, 9, 9] = 1
     data = write_naive("dat2@1", planes, [5, 6, 6, 360])
-    found = inspect_dat(saved(data))
-    assert (found.format, found.examples, found.segments, found.bytes) == (FORMATS["dat2@1"], 4, 1, len(data))
-    assert found.md5 == hashlib.md5(data).hexdigest()
-    assert found.mean_points == (0.75, 0, 0, 0, 0, 0.5, 0.25)
-    assert (found.mean_stones, found.ko_share, found.distinct_labels) == (1.25, 0.25, 3)
-    assert (found.manifest, found.problems) == (None, ())
+    title, *lines = inspect_dat(saved(data))
+    assert title.endswith(f": dat2@1, {FORMATS['dat2@1'].title}")
+    assert [line[14:] for line in lines] == [
+        "4", f"{len(data):,}", "kgsgo7@1, row 0 is the bottom of the board",
+        "1.2 on average; 25.00% of the examples have a ko", "3 of 361 points", hashlib.md5(data).hexdigest(),
+        blake3(data).hexdigest(), "all valid", "none",
+    ]  # fmt: skip
 
 
 def test_inspect_empty_and_concatenated_files(saved):
     found = inspect_dat(saved(b"END"))
-    assert (found.examples, found.mean_stones, found.ko_share) == (0, 0, 0)
-    found = inspect_dat(saved(random_file("dat1@1", 300) + random_file("dat1@1", 2)))
-    assert (found.examples, found.segments, found.mean_points[7]) == (302, 2, 361)
-    assert found.blake3 == inspection.hash_file(found.path)
+    assert (found[1], found[4][14:17]) == ("  examples    0", "0.0")
+    empty = [write_naive("dat2@1", np.zeros((n, 7, 19, 19), np.uint8), [0] * n) for n in (300, 2)]
+    found = inspect_dat(saved(b"".join(empty)))
+    assert found[1] == "  examples    302 in 2 joined files"
 
 
 def test_inspect_reports_the_planes_before_december_2015(saved):
     planes = np.zeros((1, 7, 19, 19), np.uint8)
     planes[0, [0, 2], 3, 3] = planes[0, [4, 5], 6, 6] = planes[0, 5, 8, 8] = 1
-    found = inspect_dat(saved(write_naive("dat2@1", planes, [0])))
-    assert found.mean_stones == 3
-    assert found.problems[0].startswith("2 stones are in more than one of the planes 0 to 5")
+    with pytest.raises(FormatError, match="2 stones are in more than one of the planes 0 to 5"):
+        inspect_dat(saved(write_naive("dat2@1", planes, [0])))
 
 
 def test_inspect_compares_the_manifest(saved):
-    path = saved(write_naive("dat2@1", np.zeros((2, 7, 19, 19), np.uint8), [0, 1]))
-    found = inspect_dat(path)
+    data = write_naive("dat2@1", np.zeros((2, 7, 19, 19), np.uint8), [0, 1])
+    path, digest = saved(data), blake3(data).hexdigest()
     manifest = inspection.Manifest(
         kifu="0.1.0", file=path.name, format="dat2@1", plane_set="kgsgo7@1", recipe={"name": "kgsgo-v2"}, set="test",
-        examples=2, files=[WrittenFile(path.name, found.bytes, found.blake3)], read=1, kept=1, elsewhere=0, drops={},
+        examples=2, files=[WrittenFile(path.name, len(data), digest)], read=1, kept=1, elsewhere=0, drops={},
         dropped=[], sources=[], archives=[ArchiveRows("KGS-2001-19-1-", "ef", 0, 0)], origins=None,
     )  # fmt: skip
     beside = inspection.manifest_path(path)
     manifest.write(beside)
-    assert inspect_dat(path).problems == ()
-    assert inspect_dat(path).manifest == manifest
+    assert inspect_dat(path)[-1].endswith("; its hashes match")
     dataclasses.replace(manifest, files=[WrittenFile(path.name, 3, "ab")]).write(beside)
-    assert inspect_dat(path).problems == (
-        f"set.dat.manifest.json lists bytes 3; the file has {found.bytes}",
-        f"set.dat.manifest.json lists blake3 ab; the file has {found.blake3}",
+    words = (
+        f"set.dat.manifest.json lists bytes 3; the file has {len(data)}; "
+        f"set.dat.manifest.json lists blake3 ab; the file has {digest}"
     )
+    with pytest.raises(FormatError, match=words):
+        inspect_dat(path)
     beside.write_text("[]")
     with pytest.raises(FormatError, match="is not a manifest"):
         inspect_dat(path)

@@ -192,7 +192,7 @@ def test_positions_do_not_depend_on_other_games(source: Path, tmp_path: Path) ->
     assert some.ply.tolist() == everything.ply[of_some].tolist()
     assert (everything.move < 361).all()
     assert np.bincount(everything.game).tolist() == [learn.benchmark.PER_GAME] * len(rows)
-    assert len(np.unique(everything.move_index)) == len(everything)
+    assert len(np.unique(np.stack([everything.game, everything.ply]), axis=1).T) == len(everything)
 
 
 @pytest.mark.slow

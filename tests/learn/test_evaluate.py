@@ -8,19 +8,23 @@ from pathlib import Path
 
 import fsspec
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import evaluated
 from bfloat16 import processor
 from evaluated import Seen, canonical, games_in, is_white, naive, sharp
 from example_sets import layout_for, random_batch, write
+from kifu.corpus.schema import game_arrays
 from kifu.datasets.examples import UNKNOWN
+from kifu.datasets.global_inputs import CONDITION_COLUMNS, Conditions
+from kifu.datasets.mmap_games import COLUMNS, read_games
 from kifu.errors import FormatError, RecipeError, SourceError
 from kifu.learn import scores
 from kifu.learn import scores as sc
 from kifu.learn.positions import NetPositions
 from kifu.learn.scores import MEASURES, Score
-from kifu.point import POINT_MASK, to_gtp
+from kifu.point import POINT_MASK, WHITE_BIT, to_gtp
 from lazy import lazy_import
 from marks import slow, thorough
 from nets import tiny_net
@@ -266,6 +270,21 @@ def test_a_net_that_returns_nan(games: Path, tmp_path: Path) -> None:
     next(net.module.parameters()).data.fill_(1e38)
     with pytest.raises(FormatError, match="net net returns values that are NaN"):
         learn.evaluate.evaluate(net, games)
+
+
+def test_a_damaged_row_is_reported_with_its_game(net: learn.net.Net, games: Path) -> None:
+    """A move is played twice, which the catalogue counts as legal."""
+    rows = read_games([games], (9, 9), False, 1, (*COLUMNS, *CONDITION_COLUMNS))
+    moves = rows["moves"].to_pylist()
+    moves[1][1] = moves[1][0] ^ WHITE_BIT
+    index = rows.schema.get_field_index("moves")
+    rows = rows.set_column(index, rows.schema.field(index), pa.array(moves, rows["moves"].type))
+    games = game_arrays(rows)
+    positions = NetPositions.at(games, [0, 1], [2, 3], Conditions.from_rows(rows), rows)
+    words = f"game {rows['id'][1].as_py():016x}: move 2 cannot be played: "
+    for legal in (True, False):
+        with pytest.raises(FormatError, match=words):
+            list(net.stream(positions, legal=legal))
 
 
 def test_games_of_passes_only(net: learn.net.Net, tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from kifu.errors import RecipeError
-from kifu.learn.evaluation import Evaluation, join
+from kifu.learn.backends import OnnxBackend
+from kifu.learn.evaluation import Evaluation, join, log_softmax
 from kifu.point import BLACK, WHITE
 
 
@@ -28,6 +29,14 @@ def test_top_moves() -> None:
     np.testing.assert_allclose(chances, [[0.4, 0.4, 0.1], [1, 0, 0]], atol=1e-7)
     assert answers([[0.025] * 40]).top(30)[0].tolist() == [list(range(30))]
     assert found.top(9)[0].tolist() == [[1, 3, 0, 2], [1, 0, -1, -1]]
+
+
+def test_a_legal_move_without_probability_stays_legal() -> None:
+    """Its probability is too small for float32, also as the mean over the symmetries of the board."""
+    log_probs = log_softmax(np.array([[0, -300, 50, 0]], np.float32), np.array([[True, True, False, True]]))
+    found = Evaluation(OnnxBackend.log_mean(None, [log_probs] * 8), np.ones(1, np.uint8))  # type: ignore[arg-type]
+    assert found.legal.tolist() == [[True, True, False, True]]
+    assert (found.top(4)[0].tolist(), found.policy[0, 1]) == ([[0, 3, 1, -1]], 0)
 
 
 SHARES = np.array([0.5, 0.25, 0.15, 0.1, 0])

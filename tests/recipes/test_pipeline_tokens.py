@@ -102,7 +102,7 @@ def test_dropped_games_are_counted(games: Path, tmp_path: Path) -> None:
 def test_bytes_do_not_depend_on_jobs_or_slices(games: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = recipe(split=SPLIT)
     one = build(chosen, games, tmp_path / "one", jobs=1)
-    monkeypatch.setattr(building._WriteTokens, "slice_rows", 7)
+    monkeypatch.setattr(building, "_TOKEN_GAMES", 7)
     two = build(chosen, games, tmp_path / "two", jobs=2)
     assert [report.manifest for report in one] == [report.manifest for report in two]
     for report in one:

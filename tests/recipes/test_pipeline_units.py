@@ -30,7 +30,7 @@ from kifu.katago import select as katago_select
 from kifu.katago.build import _piece_bounds
 from kifu.progress import silent
 from kifu.recipes import examples, kgsgo, pipeline
-from kifu.recipes.pipeline import CatalogueInput, build
+from kifu.recipes.pipeline import build
 from kifu.recipes.schema import ExamplesRecipe, load_recipe
 from serializing import ENGINE, SerializingExecutor, install
 
@@ -258,7 +258,7 @@ def test_units_do_not_change_katago_s_files(
     monkeypatch.setattr(catalogue, "_SHARD_ROWS", 5)
     (other,) = build(chosen, catalogues, tmp_path / "other", jobs=1)
     assert bytes_of(one.path) == bytes_of(other.path)
-    assert sum(len(CatalogueInput.of(catalogue.open_catalogue(path)).shards) for path in catalogues) > 6
+    assert sum(len(catalogue.open_catalogue(path).shards()) for path in catalogues) > 6
 
 
 @settings(max_examples=200, deadline=None)

@@ -1,4 +1,4 @@
-"""GIB: traps, dialects, a naive parser of the moves, and the real samples."""
+"""GIB: traps, dialects, and the real samples."""
 
 from __future__ import annotations
 
@@ -10,21 +10,18 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-import naive_gib
+import readings as r
 from kifu.convert import convert
 from kifu.corpus.ingest import ingest
 from kifu.corpus.sources import read
 from kifu.errors import DropReason
 from kifu.go.replay import replay_all
 from kifu.go.rules import RECORD_RULES
-from kifu.point import NO_POINT, WHITE_BIT
+from kifu.point import NO_POINT
 from kifu.records.games import NO_HANDICAP, ParseWarning
 from kifu.records.gib import read_gib
 from kifu.records.sgf import as_block
-from naive_gib import SETUP, NaiveGame, compare_with_naive, games_of, texts_of
-
-W = WHITE_BIT
-PASS = 361
+from readings import PASS, SETUP, STONES, Reading, W, check_members, readings, texts_of
 
 
 def record(*lines: str, header: str = "", handicap: int = 0) -> bytes:
@@ -33,19 +30,19 @@ def record(*lines: str, header: str = "", handicap: int = 0) -> bytes:
     return f"\\HS\n{header}\\HE\n\\GS\n2 1 0\n9 0 &4\nINI 0 1 {handicap} &4\n{text}\\GE\n".encode()
 
 
-def kept(*moves: int, **changes: Any) -> list[NaiveGame]:
-    return [naive_gib.kept(*moves, **changes)]
+def kept(*moves: int, **changes: Any) -> list[Reading]:
+    return [r.kept(*moves, **changes)]
 
 
-def dropped(reason: DropReason) -> list[NaiveGame]:
-    return [NaiveGame(reason)]
+def dropped(reason: DropReason) -> list[Reading]:
+    return [Reading(reason)]
 
 
 STO_AA, STO_BA = "STO 0 2 1 0 0", "STO 0 3 2 1 0"
 WHOLE = record(STO_AA, STO_BA)
 DIAGRAM = b"\\RS\n\\[REFSUSUN=3\\]\n\\[REFGIBO=\nINI 0 1 2 &4\nSTO 0 2 1 9 9\n\\]\n\\RE\n"
 
-TRAPS: dict[str, tuple[bytes, list[NaiveGame]]] = {
+TRAPS: dict[str, tuple[bytes, list[Reading]]] = {
     "empty": (b"", dropped(DropReason.NO_RECORD)),
     "no-record": (b"STO 0 2 1 0 0\n", dropped(DropReason.NO_RECORD)),
     "plain": (WHOLE, kept(0, 1 | W)),
@@ -87,7 +84,7 @@ TRAPS: dict[str, tuple[bytes, list[NaiveGame]]] = {
     "handicap-by-line": (record("SKI", header="\\[GAMETAG=R2\\]\n"), kept(PASS)),
     "size-9": (
         record("STO 0 2 1 8 8", "STO 0 3 2 9 8", handicap=2, header="\\[GAMEINFOMAIN=GTYPE:0,LINE:9,AUSZ:0\\]\n"),
-        [NaiveGame(size=9, handicap=2, moves=[80, NO_POINT | W])],
+        [Reading(size=9, handicap=2, moves=[80, NO_POINT | W])],
     ),
     "size-26": (record(STO_AA, header="\\[GAMEINFOMAIN=LINE:26\\]\n"), dropped(DropReason.BAD_SIZE)),
     "size-text": (record(STO_AA, header="\\[GAMEINFOMAIN=LINE:?\\]\n"), kept(0)),
@@ -105,13 +102,12 @@ TRAPS: dict[str, tuple[bytes, list[NaiveGame]]] = {
 @pytest.mark.parametrize("name", TRAPS)
 def test_trap(name: str) -> None:
     data, games = TRAPS[name]
-    assert games_of(read_gib(as_block([data]))) == games
-    compare_with_naive([data])
+    assert readings(read_gib(as_block([data]))) == games
 
 
 def test_rows_of_several_members() -> None:
     members = [WHOLE * 2, b"", b"\\HS\n", WHOLE]
-    compare_with_naive(members)
+    check_members(read_gib, members)
     parsed = read_gib(as_block(members))
     assert parsed.index.tolist() == [0, 1, 0, 0, 0]
     assert parsed.games.member.tolist() == parsed.games.block_index.tolist() == [0, 0, 1, 2, 3]
@@ -124,7 +120,8 @@ def test_rows_of_several_members() -> None:
 
 @pytest.mark.parametrize("stones", SETUP)
 def test_handicap_stones(stones: int) -> None:
-    compare_with_naive([record(handicap=stones)])
+    (game,) = readings(read_gib(as_block([record(handicap=stones)])))
+    assert game.setup == [STONES[int(k)] for k in SETUP[stones]]
 
 
 def fields_of(header: str, codec: str = "utf-8") -> dict[str, str]:
@@ -360,7 +357,7 @@ def test_samples_equal_their_references(shared: Path) -> None:
     assert len(references) == 10
     for expected in references:
         parsed = read_gib(as_block([(shared / "data/formats/gib" / Path(expected["file"]).name).read_bytes()]))
-        (game,) = games_of(parsed)
+        (game,) = readings(parsed)
         texts = texts_of(parsed)
         assert (game.size, game.handicap, game.warnings) == (19, expected["handicap"], ParseWarning(0))
         assert game.moves == [_point(move) for move in expected["moves"]]

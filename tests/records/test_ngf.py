@@ -1,4 +1,4 @@
-"""NGF: both dialects, disputed points and a naive reader of the moves."""
+"""NGF: both dialects and disputed points."""
 
 from __future__ import annotations
 
@@ -7,15 +7,12 @@ import pytest
 
 from fuzz_ngf import GI_RECORD, RECORD
 from kifu.errors import DropReason
-from kifu.point import NO_POINT, WHITE_BIT
+from kifu.point import NO_POINT
 from kifu.records.games import NO_HANDICAP, ParsedBlock, ParseWarning
 from kifu.records.ngf import read_ngf
 from kifu.records.ranks import Rank
 from kifu.records.sgf import as_block
-from naive_gib import SETUP, STONES, NaiveGame, kept, texts_of
-from naive_ngf import compare_with_naive, read_naive
-
-W, PASS = WHITE_BIT, 361
+from readings import PASS, SETUP, STONES, Reading, W, check_members, kept, readings, texts_of
 
 
 def record(*moves: str, **changed: str) -> bytes:
@@ -39,9 +36,9 @@ def moves(data: bytes) -> list[int]:
 
 HEADER = record()
 MOVE = b"PMABBREER\n"
-TRAPS: dict[str, tuple[bytes, NaiveGame]] = {
-    "empty": (b"", NaiveGame(DropReason.NO_RECORD)),
-    "text": (b"hello\nworld\n", NaiveGame(DropReason.NO_RECORD)),
+TRAPS: dict[str, tuple[bytes, Reading]] = {
+    "empty": (b"", Reading(DropReason.NO_RECORD)),
+    "text": (b"hello\nworld\n", Reading(DropReason.NO_RECORD)),
     "whole": (RECORD.encode(), kept(73, 60 | W, PASS, 319 | W)),
     "crlf": (RECORD.replace("\n", "\r\n").encode(), kept(73, 60 | W, PASS, 319 | W)),
     "cr": (RECORD.replace("\n", "\r").encode(), kept(73, 60 | W, PASS, 319 | W)),
@@ -57,8 +54,8 @@ TRAPS: dict[str, tuple[bytes, NaiveGame]] = {
     "small-board": (record("PMABBBBBB", "PMACWKKKK", size="9"), kept(0, NO_POINT | W, size=9)),
     "no-size": (record("PMABBREER", size="?"), kept(73, warnings=ParseWarning.SIZE_MISSING)),
     "moves-alone": (MOVE, kept(73, handicap=NO_HANDICAP, warnings=ParseWarning.SIZE_MISSING | ParseWarning.TRUNCATED)),
-    "size-26": (record("PMABBREER", size="26"), NaiveGame(DropReason.BAD_SIZE)),
-    "size-0": (record("PMABBREER", size="0"), NaiveGame(DropReason.BAD_SIZE)),
+    "size-26": (record("PMABBREER", size="26"), Reading(DropReason.BAD_SIZE)),
+    "size-0": (record("PMABBREER", size="0"), Reading(DropReason.BAD_SIZE)),
     "handicap-text": (
         record(handicap="two"),
         kept(handicap=NO_HANDICAP, warnings=ParseWarning.HANDICAP_TEXT),
@@ -70,19 +67,18 @@ TRAPS: dict[str, tuple[bytes, NaiveGame]] = {
     "cut-in-repetition": (HEADER + MOVE + b"PMACWEE", kept(73, 60 | W, warnings=ParseWarning.TRUNCATED)),
     "cut-after-move": (HEADER + MOVE[:-1], kept(73)),
     "most-moves": (HEADER + MOVE * 65_535, kept(*[73] * 65_535)),
-    "too-many-moves": (HEADER + MOVE * 65_536, NaiveGame(DropReason.TOO_LARGE)),
+    "too-many-moves": (HEADER + MOVE * 65_536, Reading(DropReason.TOO_LARGE)),
 }
 
 
 @pytest.mark.parametrize("name", TRAPS)
 def test_trap(name: str) -> None:
     data, expected = TRAPS[name]
-    assert read_naive(data) == expected
-    compare_with_naive([data])
+    assert readings(parse(data)) == [expected]
 
 
 def test_members_are_read_separately() -> None:
-    compare_with_naive([data for name, (data, _) in TRAPS.items() if "many" not in name])
+    check_members(read_ngf, [data for name, (data, _) in TRAPS.items() if "many" not in name])
 
 
 def test_texts() -> None:

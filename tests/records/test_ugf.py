@@ -1,4 +1,4 @@
-"""UGF: sections, disputed points and a naive reader of the moves."""
+"""UGF: sections and disputed points."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ import pytest
 
 from fuzz_ugf import RECORD
 from kifu.errors import DropReason
-from kifu.point import NO_POINT, WHITE_BIT
+from kifu.point import NO_POINT
 from kifu.records.games import NO_HANDICAP, ParsedBlock, ParseWarning
 from kifu.records.sgf import as_block
 from kifu.records.ugf import read_ugf
 from marks import slow
-from naive_gib import NaiveGame, kept, texts_of
-from naive_ugf import compare_with_naive, read_naive
+from readings import PASS, Reading, W, check_members, kept, readings, texts_of
 
-W, PASS = WHITE_BIT, 361
 HEADER: dict[str, str] = {"Ver": "UGF3,200", "Size": "19", "Hdcp": "0,6.50", "CoordinateType": "IGS"}
 
 
@@ -41,9 +39,9 @@ def field(name: str, **changed: str | None) -> str | None:
 QP, DP = "QP,B1,1,0", "DP,W1,2,0"  # in IGS's coordinates, from below: qd and dd
 WHOLE = record(QP, DP)
 PLAYED = (73, 60 | W)
-TRAPS: dict[str, tuple[bytes, NaiveGame]] = {
-    "empty": (b"", NaiveGame(DropReason.NO_RECORD)),
-    "text": (b"hello\nworld\n", NaiveGame(DropReason.NO_RECORD)),
+TRAPS: dict[str, tuple[bytes, Reading]] = {
+    "empty": (b"", Reading(DropReason.NO_RECORD)),
+    "text": (b"hello\nworld\n", Reading(DropReason.NO_RECORD)),
     "whole": (WHOLE, kept(*PLAYED)),
     "crlf": (WHOLE.replace(b"\n", b"\r\n"), kept(*PLAYED)),
     "cr": (WHOLE.replace(b"\n", b"\r"), kept(*PLAYED)),
@@ -79,11 +77,11 @@ TRAPS: dict[str, tuple[bytes, NaiveGame]] = {
     "cut-at-data": (record(), kept(warnings=ParseWarning.TRUNCATED)),
     "no-data": (b"[Header]\nSize=9\n", kept(size=9, handicap=NO_HANDICAP, warnings=ParseWarning.TRUNCATED)),
     "no-size": (record("QP,B1,1,0", Size=None), kept(73, warnings=ParseWarning.SIZE_MISSING)),
-    "size-26": (record(Size="26"), NaiveGame(DropReason.BAD_SIZE)),
-    "size-text": (record(Size="large"), NaiveGame(DropReason.BAD_SIZE)),
+    "size-26": (record(Size="26"), Reading(DropReason.BAD_SIZE)),
+    "size-text": (record(Size="large"), Reading(DropReason.BAD_SIZE)),
     "first-value-counts": (record(QP).replace(b"[Data]", b"Size=9\n[Data]"), kept(73)),
-    "encrypted": (record(QP, Crypt="9666,XYZ,READ_WRITE"), NaiveGame(DropReason.UNREADABLE)),
-    "encrypted-without-name": (record(QP, Crypt="9666"), NaiveGame(DropReason.UNREADABLE)),
+    "encrypted": (record(QP, Crypt="9666,XYZ,READ_WRITE"), Reading(DropReason.UNREADABLE)),
+    "encrypted-without-name": (record(QP, Crypt="9666"), Reading(DropReason.UNREADABLE)),
     "plain": (record(QP, Crypt="2146,PLAIN_UGF_FILE,READ_WRITE"), kept(73)),
     "crypt-empty": (record(QP, Crypt=""), kept(73)),
     "handicap-text": (record(QP, Hdcp="two"), kept(73, handicap=NO_HANDICAP, warnings=ParseWarning.HANDICAP_TEXT)),
@@ -94,9 +92,9 @@ TRAPS: dict[str, tuple[bytes, NaiveGame]] = {
     "cut-in-number": (WHOLE[:-3], kept(*PLAYED, warnings=ParseWarning.TRUNCATED)),
     "cut-after-move": (WHOLE[:-1], kept(*PLAYED)),
     "most-moves": (record(*[QP] * 65_535), kept(*[73] * 65_535)),
-    "too-many-moves": (record(*[QP] * 65_536), NaiveGame(DropReason.TOO_LARGE)),
+    "too-many-moves": (record(*[QP] * 65_536), Reading(DropReason.TOO_LARGE)),
     "most-stones": (record(*["QP,B1,0,0"] * 4096), kept(setup=[73] * 4096)),
-    "too-many-stones": (record(*["QP,B1,0,0"] * 4097), NaiveGame(DropReason.TOO_LARGE)),
+    "too-many-stones": (record(*["QP,B1,0,0"] * 4097), Reading(DropReason.TOO_LARGE)),
 }  # fmt: skip
 LONG = ("most-moves", "too-many-moves")
 
@@ -104,13 +102,12 @@ LONG = ("most-moves", "too-many-moves")
 @pytest.mark.parametrize("name", [*(name for name in TRAPS if name not in LONG), *slow(*LONG)])
 def test_trap(name: str) -> None:
     data, expected = TRAPS[name]
-    assert repr(read_naive(data)) == repr(expected)  # NaN differs from itself
-    compare_with_naive([data])
+    assert repr(readings(parse(data))) == repr([expected])  # NaN differs from itself
 
 
 @pytest.mark.slow
 def test_members_are_read_separately() -> None:
-    compare_with_naive([data for name, (data, _) in TRAPS.items() if "many" not in name])
+    check_members(read_ugf, [data for name, (data, _) in TRAPS.items() if "many" not in name])
 
 
 def test_seconds_are_missing_if_all_are_zero() -> None:

@@ -21,6 +21,9 @@ from kifu.cli.options import (
     Picture,
     Sources,
     Strict,
+    argument,
+    number,
+    option,
     overrides,
 )
 from kifu.errors import printable
@@ -91,14 +94,12 @@ def stats(catalogues: Catalogues, output: Picture = None, jobs: Jobs = None, eng
     'kifu query "select * from kept where n_moves > 250" games.parquet -o long.csv',
 )
 def query(
-    sql: Annotated[str, typer.Argument(metavar="SQL", help="A SELECT over the tables games, kept and moves.")],
-    catalogues: Annotated[
-        list[str], typer.Argument(metavar="CATALOGUE", help="Catalogues, and annotations made by `kifu annotate`.")
-    ],
+    sql: Annotated[str, argument("SQL", "A SELECT over the tables games, kept and moves.")],
+    catalogues: Annotated[list[str], argument("CATALOGUE", "Catalogues, and annotations made by `kifu annotate`.")],
     output: Annotated[
         Path | None, Output(help="Write all rows into this .csv or .parquet file; - prints them as CSV.")
     ] = None,
-    rows: Annotated[int, typer.Option(min=1, metavar="N", help="Number of rows to show.")] = 40,
+    rows: Annotated[int, number("Number of rows to show.")] = 40,
     jobs: Jobs = None,
 ) -> Outcome:
     """Query catalogues and annotations in SQL.
@@ -137,7 +138,7 @@ def query(
 def split(
     catalogues: Catalogues,
     output: Annotated[Path, Output(help="Folder for the sets, one catalogue each.")],
-    by: Annotated[str, typer.Option(metavar="SPLIT", help="The split: hash, or a .toml file.")] = "hash",
+    by: Annotated[str, option("SPLIT", "The split: hash, or a .toml file.")] = "hash",
     set_: Annotated[list[str] | None, overrides("the split", "split.seed=1")] = None,
     overwrite: Overwrite = False,
     dry_run: DryRun = False,
@@ -163,7 +164,7 @@ def split(
     kernels=True,
 )
 def audit(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Two or more catalogues or data sets.")],
+    files: Annotated[list[Path], argument("FILE", "Two or more catalogues or data sets.")],
     jobs: Jobs = None,
     engine: Engine = "threads",
 ) -> Outcome:
@@ -179,7 +180,7 @@ def audit(
 
 @command(_PANEL, "kifu compact corpus", "kifu compact corpus --dry-run", kernels=True)
 def compact(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A partitioned catalogue.")],
+    folder: Annotated[Path, argument("FOLDER", "A partitioned catalogue.")],
     jobs: Jobs = None,
     engine: Engine = "threads",
     dry_run: DryRun = False,

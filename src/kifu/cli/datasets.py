@@ -8,7 +8,20 @@ from typing import Annotated
 import typer
 
 from kifu.cli.app import Outcome, Plan, command, progress
-from kifu.cli.options import DryRun, Engine, Jobs, Output, Overwrite, Picture, Recipe, Sources, complete, overrides
+from kifu.cli.options import (
+    DryRun,
+    Engine,
+    Jobs,
+    Output,
+    Overwrite,
+    Picture,
+    Recipe,
+    Sources,
+    argument,
+    complete,
+    option,
+    overrides,
+)
 from kifu.errors import printable
 
 _PANEL = "Data sets"
@@ -25,21 +38,10 @@ def build(  # noqa: PLR0913 - command-line options
     sources: Sources,
     output: Annotated[Path, Output(help="Folder for the data sets.")],
     format: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FORMAT",
-            help="Format (see `kifu formats`).",
-            show_default="the recipe's",
-            autocompletion=complete("formats"),
-        ),
+        str | None, option("FORMAT", "Format (see `kifu formats`).", "the recipe's", autocompletion=complete("formats"))
     ] = None,
-    sets: Annotated[
-        str | None,
-        typer.Option(metavar="SETS", help="Sets to build, such as test,train10k.", show_default="the recipe's"),
-    ] = None,
-    index: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Index page of the archives to sample from.")
-    ] = None,
+    sets: Annotated[str | None, option("SETS", "Sets to build, such as test,train10k.", "the recipe's")] = None,
+    index: Annotated[Path | None, option("FILE", "Index page of the archives to sample from.")] = None,
     set_: Annotated[list[str] | None, overrides("the recipe", "seed=1")] = None,
     overwrite: Overwrite = False,
     jobs: Jobs = None,
@@ -72,14 +74,11 @@ def build(  # noqa: PLR0913 - command-line options
 def inspect(
     file: Annotated[
         str,
-        typer.Argument(
-            metavar="FILE",
-            help="A data set, catalogue, archive, folder, record, net, run directory or packaged net (small, human).",
+        argument(
+            "FILE", "A data set, catalogue, archive, folder, record, net, run directory or packaged net (small, human)."
         ),
     ],
-    row: Annotated[
-        int | None, typer.Option(metavar="N", help="Show this example (from 0) of a data set as a board.")
-    ] = None,
+    row: Annotated[int | None, option("N", "Show this example (from 0) of a data set as a board.")] = None,
     output: Picture = None,
 ) -> Outcome:
     """Show the contents and checks of a file; one example as a board."""
@@ -122,13 +121,10 @@ def inspect(
 )
 def publish(  # noqa: PLR0913 - options
     sets: Annotated[
-        list[str],
-        typer.Argument(metavar="DATASET", help="Catalogues, data sets in Parquet, or folders of them; one per split."),
+        list[str], argument("DATASET", "Catalogues, data sets in Parquet, or folders of them; one per split.")
     ],
     output: Annotated[Path, Output(help="The folder to publish.")],
-    title: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Title of the data set.", show_default="the folder's name")
-    ] = None,
+    title: Annotated[str | None, option("TEXT", "Title of the data set.", "the folder's name")] = None,
     licence: Annotated[
         str | None,
         typer.Option(
@@ -139,21 +135,12 @@ def publish(  # noqa: PLR0913 - options
             show_default="to be filled in",
         ),
     ] = None,
-    author: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Author to cite.", show_default="to be filled in")
-    ] = None,
-    url: Annotated[str | None, typer.Option(metavar="URL", help="Address of the data set.")] = None,
-    doi: Annotated[str | None, typer.Option(metavar="DOI", help="DOI of the data set: 10.5281/zenodo.1234.")] = None,
-    date: Annotated[
-        str | None, typer.Option(metavar="DATE", help="Day of publication: 2026-01-31.", show_default="today")
-    ] = None,
-    version: Annotated[
-        str | None,
-        typer.Option("--version", metavar="X.Y.Z", help="Version.", show_default="1.0.0, or by the changes"),
-    ] = None,
-    previous: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="An earlier version, to list the changes from.")
-    ] = None,
+    author: Annotated[str | None, option("TEXT", "Author to cite.", "to be filled in")] = None,
+    url: Annotated[str | None, option("URL", "Address of the data set.")] = None,
+    doi: Annotated[str | None, option("DOI", "DOI of the data set: 10.5281/zenodo.1234.")] = None,
+    date: Annotated[str | None, option("DATE", "Day of publication: 2026-01-31.", "today")] = None,
+    version: Annotated[str | None, option("X.Y.Z", "Version.", "1.0.0, or by the changes", name="--version")] = None,
+    previous: Annotated[Path | None, option("FOLDER", "An earlier version, to list the changes from.")] = None,
     overwrite: Overwrite = False,
     jobs: Jobs = None,
 ) -> Outcome:

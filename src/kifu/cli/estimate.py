@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from kifu.corpus.catalogue import CatalogueWriter, RowShard, open_catalogue
 from kifu.corpus.cleaning import CleaningRules, load_cleaning_rules
-from kifu.corpus.ingest import IngestJob, IngestReport
+from kifu.corpus.ingest import IngestReport, ingester
 from kifu.corpus.schema import SCHEMA
 from kifu.corpus.sources import ArchiveShard, Shard, ShardReader, Source, find_sources, source_shards
 from kifu.datasets.dat import find_dat_layout
@@ -116,14 +116,14 @@ def _ingest_sample(sources: Sequence[str], rules: CleaningRules, jobs: int | Non
     containers = [source.path for source in found if source.catalogue is None]
     # Of files at URLs, only the sample is copied; metadata of TYGEM are in files of their own.
     read = [path for path in containers if path in sampled or isinstance(path, Path) or is_index_file(path)]
-    job = IngestJob(rules, load_index(read))
+    process = ingester(rules, load_index(read))
     report = IngestReport()
     first = list(islice(items, 1))
     for item in first:
-        job.process(item)  # loads or compiles kernels
+        process(item)  # loads or compiles kernels
     began = perf_counter()
     with Executor(count_jobs(jobs)) as executor, CatalogueWriter(path) as writer:
-        for ingested in executor.map(job.process, chain(first, items)):
+        for ingested in executor.map(process, chain(first, items)):
             for rows in ingested.rows:
                 batch = rows.batch(rows.drop)
                 writer.write(batch)

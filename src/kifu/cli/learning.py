@@ -6,8 +6,6 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from kifu.cli import options as opts
 from kifu.cli.app import Outcome, Plan, command, note_for_interrupt, progress
 from kifu.cli.options import Precision
@@ -16,16 +14,12 @@ from kifu.learn import PACKAGED
 _PANEL = "Networks"
 
 Validate = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="SOURCE", help="Games to validate on. Repeatable.", show_default="a share of the training games"
-    ),
+    list[str] | None, opts.option("SOURCE", "Games to validate on. Repeatable.", "a share of the training games")
 ]
 
 
 Overlap = Annotated[
-    str,
-    typer.Option(metavar="refuse|drop|keep", help="Treatment of games that a net was trained on or validated with."),
+    str, opts.option("refuse|drop|keep", "Treatment of games that a net was trained on or validated with.")
 ]
 
 
@@ -40,14 +34,14 @@ def train(  # noqa: PLR0913 - command-line options
     sources: opts.Sources,
     output: Annotated[Path, opts.Output(help="Run directory: nets, checkpoints, metrics.")],
     validate: Validate = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Resume the run in that directory.")] = False,
+    resume: Annotated[bool, opts.flag("--resume", "Resume the run in that directory.")] = False,
     overwrite: opts.Overwrite = False,
     time: Annotated[
         float | None, opts.Duration(help="Time budget, such as 90s, 15m or 2h.", show_default="the recipe's")
     ] = None,
     set_: Annotated[list[str] | None, opts.overrides("the recipe", "optimiser.lr=0.01")] = None,
-    devices: Annotated[int, typer.Option(min=1, metavar="N", help="Number of GPUs, or of processes on the CPU.")] = 1,
-    accelerator: Annotated[str, typer.Option(metavar="auto|cpu|gpu", help="Kind of the devices.")] = "auto",
+    devices: Annotated[int, opts.number("Number of GPUs, or of processes on the CPU.")] = 1,
+    accelerator: Annotated[str, opts.option("auto|cpu|gpu", "Kind of the devices.")] = "auto",
     jobs: opts.Jobs = None,
     dry_run: opts.DryRun = False,
 ) -> Outcome | None:
@@ -89,14 +83,12 @@ def evaluate(  # noqa: PLR0913 - command-line options
     sources: opts.Sources,
     nets: opts.Nets = None,
     board: Annotated[str | None, opts.Board(show_default="the net's")] = None,
-    legal: Annotated[bool, typer.Option("--legal", help="Mask illegal moves.")] = False,
+    legal: Annotated[bool, opts.flag("--legal", "Mask illegal moves.")] = False,
     symmetries: opts.Symmetries = False,
-    passes: Annotated[bool, typer.Option("--passes", help="Include passes.")] = False,
-    per_game: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Maximum number of positions per game.")
-    ] = None,
-    positions: Annotated[int | None, typer.Option(min=1, metavar="N", help="Maximum number of positions.")] = None,
-    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Seed of the sampled positions and the bootstrap.")] = 0,
+    passes: Annotated[bool, opts.flag("--passes", "Include passes.")] = False,
+    per_game: Annotated[int | None, opts.number("Maximum number of positions per game.")] = None,
+    positions: Annotated[int | None, opts.number("Maximum number of positions.")] = None,
+    seed: Annotated[int, opts.number("Seed of the sampled positions and the bootstrap.", least=0)] = 0,
     precision: Precision = "float32",
     overlap: Overlap = "refuse",
     server: opts.Server = None,
@@ -168,8 +160,8 @@ def mix(
     output: Annotated[Path, opts.Output(help="The .mix file to write, in the folder of the nets.")],
     nets: Annotated[list[str] | None, opts.NetOption(help="A net of the mixture. Twice or more.")] = None,
     board: Annotated[str | None, opts.Board(show_default="the first net's")] = None,
-    positions: Annotated[int, typer.Option(min=1, metavar="N", help="Maximum number of positions.")] = 20_000,
-    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Seed of the sampled positions.")] = 0,
+    positions: Annotated[int, opts.number("Maximum number of positions.")] = 20_000,
+    seed: Annotated[int, opts.number("Seed of the sampled positions.", least=0)] = 0,
     overlap: Overlap = "refuse",
     jobs: opts.Jobs = None,
 ) -> Outcome:
@@ -197,7 +189,7 @@ def predict(  # noqa: PLR0913 - command-line options
     net: opts.Net = PACKAGED[0],
     number: opts.GameNumber = 1,
     move: opts.Move = None,
-    top: Annotated[int, typer.Option(min=1, metavar="N", help="Number of moves to list.")] = 5,
+    top: Annotated[int, opts.number("Number of moves to list.")] = 5,
     rating: opts.Mover = None,
     opponent: opts.Opponent = None,
     server: opts.Server = None,
@@ -209,14 +201,16 @@ def predict(  # noqa: PLR0913 - command-line options
     from kifu.learn.net import open_net
     from kifu.records.paths import as_path
     from kifu.report.games import find_game
-    from kifu.report.predictions import describe, draw, predict_move
+    from kifu.report.predictions import describe, draw_heatmap, predict_move, prediction_to_dict
+    from kifu.viz.boards import save
 
     (opened,) = set_server([open_net(net, symmetries=symmetries)], server)
     game = find_game(as_path(container), number)
-    prediction = predict_move(opened, game, move, top, rating=rating, opponent=opponent)
+    plies, found = predict_move(opened, game, move, rating=rating, opponent=opponent)
     if output is not None:
-        draw(prediction, output)
-    return Outcome(describe(prediction), prediction)
+        save(draw_heatmap(game.game, plies, found, top), output)
+    data = prediction_to_dict(opened.name, game.game, plies, found, top)
+    return Outcome(describe(game, plies, found, top), data)
 
 
 @command(_PANEL, "kifu export run -o net.onnx", "kifu export run -o net.onnx --dry-run")
@@ -247,21 +241,21 @@ def export(
     kernels=True,
 )
 def problems(
-    catalogue: Annotated[Path, typer.Argument(metavar="CATALOGUE", help="A catalogue made by `kifu ingest`.")],
+    catalogue: Annotated[Path, opts.argument("CATALOGUE", "A catalogue made by `kifu ingest`.")],
     output: Annotated[Path, opts.Output(help="The .sgf file to write.")],
     net: opts.Net = PACKAGED[0],
-    where: Annotated[str | None, typer.Option(metavar="SQL", help="Only games for which this holds.")] = None,
-    count: Annotated[int, typer.Option(min=1, max=1000, metavar="N", help="Number of problems.")] = 10,
-    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Seed of the order of games.")] = 0,
+    where: Annotated[str | None, opts.option("SQL", "Only games for which this holds.")] = None,
+    count: Annotated[int, opts.number("Number of problems.", max=1000)] = 10,
+    seed: Annotated[int, opts.number("Seed of the order of games.", least=0)] = 0,
 ) -> Outcome:
     """Collect positions in which the move played loses at least two points. Requires a network of KataGo."""
     from kifu.io import write_output
     from kifu.learn.net import open_net
-    from kifu.learn.review import ProblemSearch, Reviewer, write_problems
+    from kifu.learn.review import Reviewer, search_problems, write_problems
     from kifu.search.searcher import Searcher
 
     searcher = Searcher(catalogue)
-    search, found, tried = ProblemSearch(Reviewer(open_net(net)), searcher, searcher.select(where), seed).run(), [], 0
+    search, found, tried = search_problems(Reviewer(open_net(net)), searcher, searcher.select(where), seed), [], 0
     with progress("searching problems", count, "problems") as bar:
         for _, problem in search:
             tried += 1
@@ -279,25 +273,18 @@ def problems(
 def benchmark(
     arguments: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[SOURCE]...",
-            help="Archives, folders, records or catalogues that hold the games.",
-            show_default="list the sets",
-        ),
+        opts.argument("[SOURCE]...", "Archives, folders, records or catalogues that hold the games.", "list the sets"),
     ] = None,
     nets: opts.Nets = None,
     sets: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SETS", help="Benchmark sets, such as kgs-2016,kgs-2018q4.", show_default="all in the sources"
-        ),
+        str | None, opts.option("SETS", "Benchmark sets, such as kgs-2016,kgs-2018q4.", "all in the sources")
     ] = None,
     symmetries: opts.Symmetries = False,
     listing: Annotated[
-        bool, typer.Option("--list", help="List the hashes of the games of the set named instead of a net.")
+        bool, opts.flag("--list", "List the hashes of the games of the set named instead of a net.")
     ] = False,
     compare: Annotated[
-        bool, typer.Option("--compare", help="Compare results, files that --json wrote, instead of nets.")
+        bool, opts.flag("--compare", "Compare results, files that --json wrote, instead of nets.")
     ] = False,
     output: Annotated[Path | None, opts.Output(help="Write a Markdown page that compares the nets.")] = None,
     jobs: opts.Jobs = None,

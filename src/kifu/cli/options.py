@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -67,6 +67,27 @@ def _names(kind: str) -> Iterable[str]:
     return read_titles("planes") if kind == "planes" else PACKAGED if kind == "nets" else config_names(kind)
 
 
+def option(metavar: str, help: str, default: str | bool = True, *, name: str | None = None, **settings: Any) -> Any:
+    """Return an option with a value. default: what the help shows as the default; by default the value itself."""
+    names = () if name is None else (name,)
+    return typer.Option(*names, metavar=metavar, help=help, show_default=default, **settings)
+
+
+def number(help: str, *, least: int = 1, **settings: Any) -> Any:
+    """Return an option for a whole number."""
+    return option("N", help, min=least, **settings)
+
+
+def flag(name: str, help: str) -> Any:
+    """Return an option without a value."""
+    return typer.Option(name, help=help)
+
+
+def argument(metavar: str, help: str, default: str | bool = True, **settings: Any) -> Any:
+    """Return an argument, see `option`."""
+    return typer.Argument(metavar=metavar, help=help, show_default=default, **settings)
+
+
 Output = partial(typer.Option, "-o", "--output", parser=output_path, metavar="PATH")
 """The option for the file or folder that a command writes."""
 
@@ -77,19 +98,13 @@ Duration = partial(typer.Option, parser=parse_duration, metavar="DURATION")
 """An option for a duration with its unit."""
 
 Picture = Annotated[Path | None, Output(help="Draw a picture into this .svg or .png file.")]
-Sources = Annotated[
-    list[str], typer.Argument(metavar="SOURCE", help="Any mix of archives, folders, records and catalogues.")
-]
+Sources = Annotated[list[str], argument("SOURCE", "Any mix of archives, folders, records and catalogues.")]
 """Paths or URLs as strings, since `Path` would turn s3://x into s3:/x."""
 
-Catalogues = Annotated[list[str], typer.Argument(metavar="CATALOGUE", help="Catalogues made by `kifu ingest`.")]
+Catalogues = Annotated[list[str], argument("CATALOGUE", "Catalogues made by `kifu ingest`.")]
 Recipe = Annotated[
     str,
-    typer.Argument(
-        metavar="RECIPE",
-        help="A recipe: a name (see `kifu recipes`), or a .toml file.",
-        autocompletion=complete("recipes"),
-    ),
+    argument("RECIPE", "A recipe: a name (see `kifu recipes`), or a .toml file.", autocompletion=complete("recipes")),
 ]
 Clean = partial(
     typer.Option,
@@ -97,16 +112,11 @@ Clean = partial(
     help="Cleaning rules: legal, schraudolph, training, or a .toml file.",
     autocompletion=complete("cleaning"),
 )
-Container = Annotated[
-    str, typer.Argument(metavar="GAME", help="A record, an archive or folder of records, or a catalogue.")
-]
-GameNumber = Annotated[int, typer.Option("--game", min=1, metavar="N", help="Number of the game in its container.")]
-Move = Annotated[int | None, typer.Option(min=0, metavar="N", help="Number of moves played.", show_default="all")]
+Container = Annotated[str, argument("GAME", "A record, an archive or folder of records, or a catalogue.")]
+GameNumber = Annotated[int, option("N", "Number of the game in its container.", name="--game", min=1)]
+Move = Annotated[int | None, number("Number of moves played.", least=0, default="all")]
 Checkpoint = Annotated[
-    str,
-    typer.Argument(
-        metavar="NET", help="A net: human, small, a run directory, or a file.", autocompletion=complete("nets")
-    ),
+    str, argument("NET", "A net: human, small, a run directory, or a file.", autocompletion=complete("nets"))
 ]
 NetOption = partial(typer.Option, "--net", metavar="NET", autocompletion=complete("nets"))
 _NET_HELP = "A net: human, small, a run directory, a file (.safetensors, .onnx, .bin.gz, .mix), or several joined by +."
@@ -118,13 +128,10 @@ Nets = Annotated[list[str] | None, NetOption(help=f"{_NET_HELP} Repeatable.", sh
 
 Board = partial(typer.Option, metavar="WIDTHxHEIGHT", help="Size of the board.")
 Rules = Annotated[
-    str,
-    typer.Option(
-        metavar="RULES", help="Rules: chinese, aga, japanese, korean, new-zealand, tromp-taylor, records (lenient)."
-    ),
+    str, option("RULES", "Rules: chinese, aga, japanese, korean, new-zealand, tromp-taylor, records (lenient).")
 ]
-Precision = Annotated[str, typer.Option(metavar="float32|bfloat16", help="Precision of the network.")]
-Symmetries = Annotated[bool, typer.Option("--symmetries", help="Average over the board's symmetries.")]
+Precision = Annotated[str, option("float32|bfloat16", "Precision of the network.")]
+Symmetries = Annotated[bool, flag("--symmetries", "Average over the board's symmetries.")]
 PlayerRank = partial(typer.Option, parser=parse_rank, metavar="RANK")
 """An option for the rank of a player."""
 
@@ -143,19 +150,15 @@ Server = Annotated[
         show_default="the record's, else kgs",
     ),
 ]
-Jobs = Annotated[int | None, typer.Option(min=1, metavar="N", help="Number of threads.", show_default="one per core")]
-Engine = Annotated[str, typer.Option(metavar="ENGINE", help="Execution backend: threads, ray, or ray=HOST:PORT.")]
+Jobs = Annotated[int | None, number("Number of threads.", default="one per core")]
+Engine = Annotated[str, option("ENGINE", "Execution backend: threads, ray, or ray=HOST:PORT.")]
 Overwrite = Annotated[
-    bool,
-    typer.Option("--overwrite", help="Replace an existing output of other inputs or options, if kifu wrote it."),
+    bool, flag("--overwrite", "Replace an existing output of other inputs or options, if kifu wrote it.")
 ]
-Strict = Annotated[bool, typer.Option("--strict", help="Stop at an archive that is damaged or unreadable.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Check everything and list inputs and outputs; write nothing.")]
+Strict = Annotated[bool, flag("--strict", "Stop at an archive that is damaged or unreadable.")]
+DryRun = Annotated[bool, flag("--dry-run", "Check everything and list inputs and outputs; write nothing.")]
 
 
-def overrides(what: str, example: str) -> typer.models.OptionInfo:
+def overrides(what: str, example: str) -> Any:
     """Return the repeatable option --set KEY=VALUE."""
-    option: typer.models.OptionInfo = typer.Option(
-        "--set", metavar="KEY=VALUE", help=f"Override a value of {what}, such as {example}. Repeatable."
-    )
-    return option
+    return option("KEY=VALUE", f"Override a value of {what}, such as {example}. Repeatable.", name="--set")

@@ -5,10 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from kifu.cli.app import Outcome, Plan, command, note_for_interrupt, progress
-from kifu.cli.options import Board, DryRun, Duration, Net, Output, PlayerRank, Rules, Server, Symmetries
+from kifu.cli.options import (
+    Board,
+    DryRun,
+    Duration,
+    Net,
+    Output,
+    PlayerRank,
+    Rules,
+    Server,
+    Symmetries,
+    argument,
+    number,
+    option,
+)
 from kifu.learn import PACKAGED
 
 _PANEL = "Play"
@@ -27,17 +38,10 @@ def gtp(  # noqa: PLR0913 - command-line options
         float | None, PlayerRank("--opponent", help="Rank of the opponent.", show_default="the same rank")
     ] = None,
     server: Server = None,
-    temperature: Annotated[
-        float, typer.Option(metavar="T", help="0 plays the most probable move, 1 samples from the policy.")
-    ] = 0,
-    seed: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="Seed of the sampling.", show_default="random")
-    ] = None,
+    temperature: Annotated[float, option("T", "0 plays the most probable move, 1 samples from the policy.")] = 0,
+    seed: Annotated[int | None, number("Seed of the sampling.", least=0, default="random")] = None,
     resign: Annotated[
-        float | None,
-        typer.Option(
-            metavar="P", help="Resign at the third move in a row below this winning probability.", show_default="never"
-        ),
+        float | None, option("P", "Resign at the third move in a row below this winning probability.", "never")
     ] = None,
     symmetries: Symmetries = False,
 ) -> None:
@@ -68,29 +72,21 @@ def gtp(  # noqa: PLR0913 - command-line options
     kernels=True,
 )
 def match(  # noqa: PLR0913 - command-line options
-    a: Annotated[str, typer.Argument(metavar="A", help="Command line of a GTP program, in quotes; or a net.")],
-    b: Annotated[str, typer.Argument(metavar="B", help="The opponent.")],
+    a: Annotated[str, argument("A", "Command line of a GTP program, in quotes; or a net.")],
+    b: Annotated[str, argument("B", "The opponent.")],
     output: Annotated[Path, Output(help="Folder for the games and match.json.")],
-    games: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Number of games; openings are played with both colours.")
-    ] = 20,
+    games: Annotated[int, number("Number of games; openings are played with both colours.")] = 20,
     board: Annotated[str, Board()] = "19x19",
-    komi: Annotated[float, typer.Option(metavar="POINTS", help="Points for White.")] = 7.5,
+    komi: Annotated[float, option("POINTS", "Points for White.")] = 7.5,
     rules: Rules = "chinese",
-    openings: Annotated[
-        Path | None,
-        typer.Option(metavar="CATALOGUE", help="Catalogue to take openings from.", show_default="corner moves"),
-    ] = None,
-    opening_moves: Annotated[int, typer.Option(min=1, metavar="N", help="Length of a catalogue's openings.")] = 8,
-    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Seed of the choice of openings.")] = 1,
+    openings: Annotated[Path | None, option("CATALOGUE", "Catalogue to take openings from.", "corner moves")] = None,
+    opening_moves: Annotated[int, number("Length of a catalogue's openings.")] = 8,
+    seed: Annotated[int, number("Seed of the choice of openings.", least=0)] = 1,
     move_time: Annotated[
         float, Duration(help="Time per move; exceeding it forfeits the game.", show_default="60s")
     ] = 60.0,
-    score_by: Annotated[
-        str | None,
-        typer.Option(metavar="COMMAND", help="GTP program that scores games.", show_default="GNU Go, if installed"),
-    ] = None,
-    jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Number of parallel games.")] = 1,
+    score_by: Annotated[str | None, option("COMMAND", "GTP program that scores games.", "GNU Go, if installed")] = None,
+    jobs: Annotated[int, number("Number of parallel games.")] = 1,
     dry_run: DryRun = False,
 ) -> Outcome:
     """Play games between two GTP programs and score the match.

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from kifu.cli.app import Outcome, Plan, command, progress
 from kifu.cli.options import (
     Container,
@@ -19,7 +17,10 @@ from kifu.cli.options import (
     Picture,
     Sources,
     Strict,
+    argument,
     complete,
+    flag,
+    option,
 )
 from kifu.errors import RecipeError, printable
 
@@ -30,28 +31,23 @@ _PANEL = "Records"
 def fetch(
     collection: Annotated[
         str | None,
-        typer.Argument(
-            metavar="COLLECTION",
-            help="A collection, such as kgs, ogs or fox, or sample, the bundled archive.",
-            show_default="lists all",
+        argument(
+            "COLLECTION",
+            "A collection, such as kgs, ogs or fox, or sample, the bundled archive.",
+            "lists all",
             autocompletion=complete("collections"),
         ),
     ] = None,
     names: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="NAME", help="Names of files or of their folders, such as 9d, or patterns: '[1-9]d'."),
+        list[str] | None, argument("NAME", "Names of files or of their folders, such as 9d, or patterns: '[1-9]d'.")
     ] = None,
     output: Annotated[Path | None, Output(help="Folder for the files.", show_default="the collection's name")] = None,
     dates: Annotated[
-        str | None,
-        typer.Option(metavar="DATES", help="Dates of the files, such as 2001-2014,2016-03,2020-12-08..2021-01-31."),
+        str | None, option("DATES", "Dates of the files, such as 2001-2014,2016-03,2020-12-08..2021-01-31.")
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Fetch all files of the collection.")] = False,
-    listing: Annotated[bool, typer.Option("--list", help="List the files with their sizes; fetch nothing.")] = False,
-    index: Annotated[
-        str | None,
-        typer.Option(metavar="URL|FILE", help="The index of the files.", show_default="the publisher's"),
-    ] = None,
+    everything: Annotated[bool, flag("--all", "Fetch all files of the collection.")] = False,
+    listing: Annotated[bool, flag("--list", "List the files with their sizes; fetch nothing.")] = False,
+    index: Annotated[str | None, option("URL|FILE", "The index of the files.", "the publisher's")] = None,
     dry_run: DryRun = False,
 ) -> Outcome:
     """Download files of a published collection, or write the bundled sample.

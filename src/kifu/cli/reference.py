@@ -10,11 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from kifu.assets import OTHER_FORMATS, asset, config_names, read_card, read_titles
 from kifu.cli.app import Outcome, command, echo
-from kifu.cli.options import Board, complete
+from kifu.cli.options import Board, argument, complete, option
 from kifu.errors import printable
 
 _PANEL, _BOARD = "Reference", "19x19"
@@ -22,9 +20,7 @@ _PANEL, _BOARD = "Reference", "19x19"
 
 @command(_PANEL, "kifu recipes", "kifu recipes kgsgo-v2")
 def recipes(
-    name: Annotated[
-        str | None, typer.Argument(metavar="RECIPE", help="Show this recipe.", autocompletion=complete("recipes"))
-    ] = None,
+    name: Annotated[str | None, argument("RECIPE", "Show this recipe.", autocompletion=complete("recipes"))] = None,
 ) -> Outcome:
     """List the recipes, or show one."""
     if name is not None:
@@ -41,8 +37,7 @@ def recipes(
 @command(_PANEL, "kifu planes", "kifu planes seven")
 def planes(
     name: Annotated[
-        str | None,
-        typer.Argument(metavar="PLANES", help="Show the card of this plane set.", autocompletion=complete("planes")),
+        str | None, argument("PLANES", "Show the card of this plane set.", autocompletion=complete("planes"))
     ] = None,
 ) -> Outcome:
     """List the plane sets, or show the card of one."""
@@ -60,8 +55,7 @@ def planes(
 @command(_PANEL, "kifu formats", "kifu formats dat2")
 def formats(
     name: Annotated[
-        str | None,
-        typer.Argument(metavar="FORMAT", help="Show the card of this format.", autocompletion=complete("formats")),
+        str | None, argument("FORMAT", "Show the card of this format.", autocompletion=complete("formats"))
     ] = None,
 ) -> Outcome:
     """List the file formats, or show the card of one."""
@@ -80,14 +74,9 @@ def formats(
 def nets(
     name: Annotated[
         str | None,
-        typer.Argument(
-            metavar="NETWORK",
-            help="Show the layers of this network; any bNcM, such as b10c128; or a network file of KataGo.",
-        ),
+        argument("NETWORK", "Show the layers of this network; any bNcM, such as b10c128; or a network file of KataGo."),
     ] = None,
-    planes: Annotated[
-        str | None, typer.Option(metavar="PLANES", help="Plane set.", show_default="the network's own")
-    ] = None,
+    planes: Annotated[str | None, option("PLANES", "Plane set.", "the network's own")] = None,
     board: Annotated[str, Board()] = _BOARD,
 ) -> Outcome:
     """List the networks with their sizes, or show the layers of one."""

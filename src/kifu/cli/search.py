@@ -6,33 +6,39 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from kifu.cli.app import Outcome, Plan, command, progress
-from kifu.cli.options import Board, DryRun, Engine, Jobs, Output, OutputFile, Overwrite, Picture
+from kifu.cli.options import (
+    Board,
+    DryRun,
+    Engine,
+    Jobs,
+    Output,
+    OutputFile,
+    Overwrite,
+    Picture,
+    argument,
+    flag,
+    number,
+    option,
+)
 from kifu.errors import OutputError
 
 _PANEL = "Search"
 
-_Catalogue = Annotated[Path, typer.Argument(metavar="CATALOGUE", help="A catalogue made by `kifu ingest`.")]
-_Where = Annotated[
-    str | None, typer.Option(metavar="SQL", help="Only games for which this holds, such as 'black_rating >= 36'.")
-]
-_Player = Annotated[str | None, typer.Option(metavar="NAME", help="Only games of this player.")]
-_Colour = Annotated[str | None, typer.Option(metavar="COLOUR", help="The colour of this player: black or white.")]
+_Catalogue = Annotated[Path, argument("CATALOGUE", "A catalogue made by `kifu ingest`.")]
+_Where = Annotated[str | None, option("SQL", "Only games for which this holds, such as 'black_rating >= 36'.")]
+_Player = Annotated[str | None, option("NAME", "Only games of this player.")]
+_Colour = Annotated[str | None, option("COLOUR", "The colour of this player: black or white.")]
 _Years = Annotated[
-    str | None,
-    typer.Option(metavar="MOVE", help="Count a continuation by year: its letter or point in the table, or all."),
+    str | None, option("MOVE", "Count a continuation by year: its letter or point in the table, or all.")
 ]
-_NoIndex = Annotated[bool, typer.Option("--no-index", help="Do not use the index made by `kifu index`.")]
+_NoIndex = Annotated[bool, flag("--no-index", "Do not use the index made by `kifu index`.")]
 
 
 @command(_PANEL, "kifu index games.parquet", "kifu index corpus --plies 100 --dry-run", kernels=True)
 def index(
     catalogue: _Catalogue,
-    plies: Annotated[
-        int, typer.Option(min=1, max=1000, metavar="N", help="Number of indexed positions of each game.")
-    ] = 60,
+    plies: Annotated[int, number("Number of indexed positions of each game.", max=1000)] = 60,
     overwrite: Overwrite = False,
     jobs: Jobs = None,
     engine: Engine = "threads",
@@ -61,11 +67,7 @@ def index(
 )
 def search(  # noqa: PLR0913 - command-line options
     pattern: Annotated[
-        str,
-        typer.Argument(
-            metavar="PATTERN",
-            help="A diagram or moves, a file with one, an .sgf file, or - for standard input.",
-        ),
+        str, argument("PATTERN", "A diagram or moves, a file with one, an .sgf file, or - for standard input.")
     ],
     catalogue: _Catalogue,
     output: Annotated[
@@ -75,24 +77,17 @@ def search(  # noqa: PLR0913 - command-line options
     hits: Annotated[Path | None, OutputFile(help="Write the table of hits into this .parquet file.")] = None,
     anchor: Annotated[
         str | None,
-        typer.Option(
-            metavar="ANCHOR",
-            help="Place on the board: board, corner, side, centre or anywhere.",
-            show_default="by the edges drawn",
-        ),
+        option("ANCHOR", "Place on the board: board, corner, side, centre or anywhere.", "by the edges drawn"),
     ] = None,
     fixed_colours: Annotated[
-        bool, typer.Option("--fixed-colours", help="Do not find the pattern with Black and White exchanged.")
+        bool, flag("--fixed-colours", "Do not find the pattern with Black and White exchanged.")
     ] = False,
-    next_: Annotated[
-        str | None, typer.Option("--next", metavar="COLOUR", help="Only hits that this colour continues.")
-    ] = None,
+    next_: Annotated[str | None, option("COLOUR", "Only hits that this colour continues.", name="--next")] = None,
     consecutive: Annotated[
-        bool, typer.Option("--consecutive", help="Between the moves of the pattern, none is played elsewhere.")
+        bool, flag("--consecutive", "Between the moves of the pattern, none is played elsewhere.")
     ] = False,
     last_ply: Annotated[
-        int | None,
-        typer.Option(min=0, max=65535, metavar="N", help="The pattern is complete after at most N moves."),
+        int | None, number("The pattern is complete after at most N moves.", least=0, max=65535)
     ] = None,
     where: _Where = None,
     player: _Player = None,
@@ -144,10 +139,10 @@ def explore(  # noqa: PLR0913 - command-line options
     catalogue: _Catalogue,
     position: Annotated[
         str,
-        typer.Argument(
-            metavar="POSITION",
-            help="Moves such as 'Q16 D4', GAME@MOVE of the catalogue, FILE.sgf@MOVE, a diagram, or a file.",
-            show_default="the empty board",
+        argument(
+            "POSITION",
+            "Moves such as 'Q16 D4', GAME@MOVE of the catalogue, FILE.sgf@MOVE, a diagram, or a file.",
+            "the empty board",
         ),
     ] = "",
     output: Picture = None,

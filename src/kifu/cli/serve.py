@@ -15,10 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from kifu.cli.app import command, echo, note_for_interrupt, print_interrupted, print_traceback
-from kifu.cli.options import Nets
+from kifu.cli.options import Nets, argument, flag, number, option
 from kifu.errors import RecipeError, first_line, printable
 from kifu.learn import PACKAGED
 
@@ -35,37 +33,29 @@ _END = "the server has ended"
 
 @command("Play", "kifu serve games.parquet", "kifu serve games.parquet --net small --net run --port 0", kernels=True)
 def serve(
-    catalogues: Annotated[list[Path], typer.Argument(metavar="CATALOGUE...", help="Catalogues made by `kifu ingest`.")],
+    catalogues: Annotated[list[Path], argument("CATALOGUE...", "Catalogues made by `kifu ingest`.")],
     net: Nets = None,
     report: Annotated[
         list[Path] | None,
-        typer.Option(
-            metavar="FILE",
-            help="A report to show: JSON of `kifu evaluate`, `benchmark` or `audit`; repeatable.",
-            show_default="none",
-        ),
+        option("FILE", "A report to show: JSON of `kifu evaluate`, `benchmark` or `audit`; repeatable.", "none"),
     ] = None,
     records: Annotated[
         list[Path] | None,
-        typer.Option(
-            metavar="SOURCE",
-            help="An archive or folder that was ingested, to show the bytes of its records; repeatable.",
-            show_default="none",
+        option(
+            "SOURCE", "An archive or folder that was ingested, to show the bytes of its records; repeatable.", "none"
         ),
     ] = None,
     host: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="Address to listen on; another one than the default needs a token.")
+        str, option("ADDRESS", "Address to listen on; another one than the default needs a token.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, metavar="N", help="Port; 0 takes a free one.")] = 8361,
+    port: Annotated[int, number("Port; 0 takes a free one.", least=0, max=65535)] = 8361,
     token: Annotated[
         str | None,
-        typer.Option(
-            metavar="TEXT",
-            help="Secret that every visitor needs, 16 letters or digits or more.",
-            show_default="none; random for another --host",
+        option(
+            "TEXT", "Secret that every visitor needs, 16 letters or digits or more.", "none; random for another --host"
         ),
     ] = None,
-    open_browser: Annotated[bool, typer.Option("--open", help="Open the page in the default browser.")] = False,
+    open_browser: Annotated[bool, flag("--open", "Open the page in the default browser.")] = False,
 ) -> None:
     """Serve catalogues and nets as web pages: browse, explore, search, play. --net none serves no net."""
     import secrets

@@ -7,7 +7,7 @@ import json
 import logging
 import os
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kifu.corpus.parquet import VERSION_KEY, TableWriter, group_rows, open_file, read_batches
+from kifu.corpus.parquet import VERSION_KEY, TableWriter, group_rows, open_file, read_batches, reading
 from kifu.corpus.schema import INDEX, SCHEMA, VERSION
-from kifu.errors import FormatError, SourceError, first_line, printable
-from kifu.io import hash_file, open_regular
+from kifu.errors import FormatError, SourceError, printable
+from kifu.io import hash_file, open_regular, utf8_name
 from kifu.records.paths import Remote, as_path
 
 if TYPE_CHECKING:
@@ -164,17 +164,17 @@ class Catalogue:
 
         It is the BLAKE3 of the file. For a folder, it is computed from the hashes in the index, which are not verified.
         """
-        try:
+        with reading(self.path):
             return hash_file(self.path) if self.index is None else self.index.digest()
-        except OSError as error:
-            raise FormatError(f"{self.path}: {first_line(error)}") from None
 
     def file_bytes(self) -> int:
         """Return the total size of the Parquet files."""
-        try:
+        with reading(self.path):
             return sum(path.stat().st_size for path in self.partitions)
-        except OSError as error:
-            raise FormatError(f"{self.path}: {first_line(error)}") from None
+
+    def describe(self) -> dict[str, Any]:
+        """Return its name as given, size and digest, as the metadata of what is made from it lists them."""
+        return {"name": utf8_name(str(self.path)), "bytes": self.file_bytes(), "blake3": self.digest()}
 
     def __len__(self) -> int:
         return self.rows
@@ -217,6 +217,20 @@ def open_catalogue(path: str | os.PathLike[str]) -> Catalogue:
         raise FormatError(f"{path}: the metadata kifu.about is not a JSON object")
     rows = file.metadata.num_rows
     return Catalogue(path, rows, metadata, {path: rows}, None)
+
+
+def number_batches(
+    paths: Iterable[str | os.PathLike[str]], columns: Sequence[str] | None = None
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield the rows of several catalogues in order, each batch with the number of its first row.
+
+    Each catalogue is opened when its turn comes: an open file that was read keeps some of its bytes in memory.
+    """
+    start = 0
+    for path in paths:
+        for batch in open_catalogue(path).batches(columns):
+            yield start, batch
+            start += len(batch)
 
 
 def read_shard(shard: RowShard, columns: Sequence[str] | None = None, size: int = 8192) -> Iterator[pa.RecordBatch]:

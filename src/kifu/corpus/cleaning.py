@@ -92,12 +92,11 @@ class CleaningRules(NamedConfig):
 def load_cleaning_rules(name: str | os.PathLike[str], overrides: Iterable[str] = ()) -> CleaningRules:
     """Load a built-in set of rules, or a TOML file.
 
+    Raises RecipeError if the rules do not exist or are invalid.
+
     Args:
         name: A built-in name, or a path that ends in .toml.
         overrides: See `kifu.config.load_config`.
-
-    Raises:
-        RecipeError: The rules do not exist or are invalid.
     """
     return check_cleaning_rules(load_config(_FOLDER, _KIND, name, overrides), name)
 
@@ -105,8 +104,7 @@ def load_cleaning_rules(name: str | os.PathLike[str], overrides: Iterable[str] =
 def check_cleaning_rules(table: Mapping[str, object], name: str | os.PathLike[str]) -> CleaningRules:
     """Validate a table of rules.
 
-    Args:
-        table: The values by field of `CleaningRules`.
+    table: by field of `CleaningRules`.
 
     Raises:
         RecipeError: A value is invalid; the message names the first one.
@@ -186,8 +184,7 @@ def _violations(
 def thinking_times(batch: pa.RecordBatch) -> npt.NDArray[np.float64]:
     """Return [G] each player's thinking time in seconds (`kifu.records.meta.thinking_seconds`), NaN if unknown.
 
-    Args:
-        batch: Rows of the catalogue with TIME_COLUMNS.
+    batch: rows of the catalogue with TIME_COLUMNS.
     """
     return np.array(
         [_thinking_seconds(*each) for each in zip(*(batch[name].to_pylist() for name in TIME_COLUMNS))], float
@@ -201,7 +198,6 @@ TIME_COLUMNS = ("main_minutes", *OVERTIME_COLUMNS)
 def _thinking_seconds(
     minutes: float | None, kind: OvertimeKind | None, count: int | None, period: float | None
 ) -> float:
-    """Return a player's thinking time in seconds, NaN if unknown; the last three arguments are OVERTIME_COLUMNS."""
     overtime = None if kind is None or count is None or period is None else Overtime(kind, count, period)
     seconds = thinking_seconds(minutes, overtime)
     return nan if seconds is None else seconds

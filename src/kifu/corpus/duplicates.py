@@ -23,7 +23,7 @@ import pyarrow as pa
 from blake3 import blake3
 
 from kifu.arrays import Hashes, Indices
-from kifu.corpus.catalogue import open_catalogue
+from kifu.corpus.catalogue import number_batches, open_catalogue
 from kifu.corpus.hashes import (
     OPENING_PLIES,
     find_beginnings,
@@ -92,8 +92,7 @@ def find_clusters(
         executor: Compares ranges in parallel; None for this thread.
         games: See RANGE_GAMES; the result does not depend on it.
     """
-    find = partial(_find, _Catalogues(tuple(os.fspath(path) for path in paths)))
-    # Each catalogue is opened when its turn comes: an open file that was read keeps some of its bytes in memory.
+    find = partial(_find, tuple(os.fspath(path) for path in paths))
     bounds = np.cumsum([0, *(open_catalogue(path).rows for path in paths)], dtype=np.int64)
     ranges = max(-(-int(bounds[-1]) // games), 1)
     return _join((executor or Executor(1)).run(find, [_HashRange(k, ranges) for k in range(ranges)]), bounds)
@@ -124,32 +123,20 @@ class _GameKeys(NamedTuple):
         return _GameKeys(self.row[mask], self.opening[mask], self.canonical[mask], self.n_moves[mask])
 
 
-@dataclass(frozen=True, slots=True)
-class _Catalogues:
-    """Games to compare; rows are counted in the whole corpus."""
+def _kept_keys(paths: Iterable[str], within: _HashRange) -> Iterator[_GameKeys]:
+    """Yield the keys of all kept games whose opening is in the range, in order."""
+    for start, batch in number_batches(paths, ("opening", "canonical", "n_moves", "drop")):
+        row = np.arange(start, start + len(batch))
+        keys = _GameKeys(row, *(to_numpy(batch[name]) for name in ("opening", "canonical", "n_moves")))
+        yield keys.select((drop_codes(batch) == DropReason.KEPT) & within.contains(keys.opening))
 
-    paths: tuple[str, ...]
 
-    def keys(self, within: _HashRange) -> Iterator[_GameKeys]:
-        """Yield the keys of all kept games whose opening is in the range, in order."""
-        start = 0
-        for path in self.paths:
-            for batch in open_catalogue(path).batches(("opening", "canonical", "n_moves", "drop")):
-                row = np.arange(start, start + len(batch))
-                keys = _GameKeys(row, *(to_numpy(batch[name]) for name in ("opening", "canonical", "n_moves")))
-                kept = drop_codes(batch) == DropReason.KEPT
-                yield keys.select(kept & within.contains(keys.opening))
-                start += len(batch)
-
-    def games(self, rows: Indices) -> Iterator[tuple[int, GamesLike]]:
-        """Yield batches that contain any of the ascending rows, each with the number of its first row."""
-        start = 0
-        for path in self.paths:
-            for batch in open_catalogue(path).batches(GAME_COLUMNS):
-                low, high = np.searchsorted(rows, (start, start + len(batch)))
-                if low < high:
-                    yield start, handicap_as_setup(game_arrays(batch))
-                start += len(batch)
+def _games_with(paths: Iterable[str], rows: Indices) -> Iterator[tuple[int, GamesLike]]:
+    """Yield batches that contain any of the ascending rows, each with the number of its first row."""
+    for start, batch in number_batches(paths, GAME_COLUMNS):
+        low, high = np.searchsorted(rows, (start, start + len(batch)))
+        if low < high:
+            yield start, handicap_as_setup(game_arrays(batch))
 
 
 class _RangeClusters(NamedTuple):
@@ -180,14 +167,13 @@ def _join(parts: Iterable[_RangeClusters], bounds: Indices) -> Clusters:
     )
 
 
-def _find(corpus: _Catalogues, within: _HashRange) -> _RangeClusters:
-    """Find the clusters of a range, see `find_clusters`."""
-    candidates = _candidates(corpus, within)
+def _find(paths: Sequence[str], within: _HashRange) -> _RangeClusters:
+    candidates = _candidates(paths, within)
     # Games with equal hashes form a class, which is represented by the one with most moves, of these the first.
     keys, class_of = np.unique(candidates.canonical, return_inverse=True)
     order = np.lexsort((-candidates.n_moves.astype(np.int64), class_of))
     class_row = candidates.row[order[np.searchsorted(class_of[order], np.arange(len(keys)))]]
-    plies, longer, parent = _compare(keys, class_row, corpus)
+    plies, longer, parent = _compare(keys, class_row, paths)
 
     size = np.bincount(parent[class_of], minlength=len(keys))
     together = (plies[class_of] >= MIN_PLIES) & (size[parent[class_of]] > 1)
@@ -200,23 +186,23 @@ def _find(corpus: _Catalogues, within: _HashRange) -> _RangeClusters:
     return _RangeClusters(row, row[first][cluster], relation, representative)
 
 
-def _candidates(corpus: _Catalogues, within: _HashRange) -> _GameKeys:
+def _candidates(paths: Sequence[str], within: _HashRange) -> _GameKeys:
     """Return the games of the range that share their opening with another."""
     none = np.empty(0, np.uint64)
-    opening = np.concatenate([none, *(keys.opening for keys in corpus.keys(within))])
+    opening = np.concatenate([none, *(keys.opening for keys in _kept_keys(paths, within))])
     opening.sort()
     shared = opening[1:][opening[1:] == opening[:-1]]
     del opening
     parts = [_GameKeys(np.empty(0, np.int64), none, none, np.empty(0, np.int32))]
     if len(shared):
-        for keys in corpus.keys(within):
+        for keys in _kept_keys(paths, within):
             at = np.minimum(np.searchsorted(shared, keys.opening), len(shared) - 1)
             parts.append(keys.select(shared[at] == keys.opening))
     columns: list[Any] = [np.concatenate(column) for column in zip(*parts)]
     return _GameKeys(*columns)
 
 
-def _compare(keys: Hashes, rows: Indices, corpus: _Catalogues) -> tuple[Indices, Indices, Indices]:
+def _compare(keys: Hashes, rows: Indices, paths: Sequence[str]) -> tuple[Indices, Indices, Indices]:
     """Find the beginnings among C games with the ascending canonical hashes `keys`, at `rows` of the corpus.
 
     Returns plies and longer as `find_beginnings` fills them, and parent, equal for all games of a cluster.
@@ -225,7 +211,7 @@ def _compare(keys: Hashes, rows: Indices, corpus: _Catalogues) -> tuple[Indices,
     plies, longer, parent = np.zeros(count, np.int64), np.full(count, -1, np.int64), np.arange(count)
     order = np.argsort(rows)
     row = rows[order]
-    for start, games in corpus.games(row) if count else ():
+    for start, games in _games_with(paths, row) if count else ():
         low, high = np.searchsorted(row, (start, start + len(games.width)))
         state = make_hash_state(games)
         with np.errstate(over="ignore"):
@@ -246,11 +232,7 @@ class IdSet:
     """A set of ids, with 11 to 22 bytes each once there are many."""
 
     def __init__(self, max_size: int | None = None) -> None:
-        """Create an empty set.
-
-        Args:
-            max_size: The maximum number of ids; None for no limit.
-        """
+        """Create an empty set of at most `max_size` ids; None for no limit."""
         self._table = np.zeros(1 << 10, np.uint64)  # 0 is a free slot
         self._salt = np.frombuffer(bytearray(os.urandom(8)), np.uint64)  # so that no crafted ids share a slot
         self._used = 0
@@ -263,12 +245,9 @@ class IdSet:
         return self._used + self._has_zero
 
     def add(self, ids: Hashes) -> npt.NDArray[np.bool_]:
-        """Add ids and return which are new: [G] bool; of equal new ids, only the first.
+        """Add ids, [G] uint64, and return which are new: [G] bool; of equal new ids, only the first.
 
         If the set would exceed its maximum, nothing is added, now or later.
-
-        Args:
-            ids: [G] uint64.
         """
         self.full |= self._max_size is not None and len(self) + len(ids) > self._max_size
         zero = ids == 0
@@ -300,9 +279,7 @@ class IdSet:
 def exact_duplicates(
     paths: Sequence[str | os.PathLike[str]], executor: Executor | None = None, *, max_ids: int = MAX_IDS
 ) -> Indices:
-    """Return the rows whose id an earlier row has, ascending, counted through all catalogues.
-
-    Dropped games are ignored.
+    """Return the kept rows whose id an earlier kept row has, ascending, counted through all catalogues.
 
     Args:
         executor: Compares ranges of the ids' hashes in parallel; None for this thread.
@@ -322,14 +299,12 @@ def _find_equal_ids(paths: tuple[str, ...], digests: tuple[str, ...], within: _H
     A hash of all catalogues is mixed into ids, so that no crafted ids fall in one range.
     """
     salt = np.frombuffer(blake3("".join(digests).encode()).digest(8), np.uint64)
-    seen, start, parts = IdSet(), 0, [np.empty(0, np.int64)]
-    for path in paths:
-        for batch in open_catalogue(path).batches(("id", "drop")):
-            ids = to_numpy(batch["id"])
-            kept = drop_codes(batch) == DropReason.KEPT
-            rows = np.flatnonzero(kept & within.contains(mix_words(ids ^ salt)))
-            parts.append(start + rows[~seen.add(ids[rows])])
-            start += len(batch)
+    seen, parts = IdSet(), [np.empty(0, np.int64)]
+    for start, batch in number_batches(paths, ("id", "drop")):
+        ids = to_numpy(batch["id"])
+        kept = drop_codes(batch) == DropReason.KEPT
+        rows = np.flatnonzero(kept & within.contains(mix_words(ids ^ salt)))
+        parts.append(start + rows[~seen.add(ids[rows])])
     return np.concatenate(parts)
 
 
@@ -373,11 +348,7 @@ def flag_duplicates(
     Earlier rows do not change: of two related games of which one is earlier, only the later one can be dropped. If the
     earlier one is the shorter, both are kept.
 
-    Args:
-        paths: The catalogues, whose rows are counted through all of them.
-
-    Returns:
-        The flags, with rows counted from `first`.
+    Rows of `paths` are counted through all catalogues, those of the flags from `first`.
     """
     none = np.empty(0, np.int64)
     if rule == "keep":
@@ -397,10 +368,8 @@ def flag_duplicates(
 
 def read_ids(paths: Sequence[str | os.PathLike[str]], rows: Indices) -> npt.NDArray[np.uint64]:
     """Return the ids of some rows, counted through all catalogues."""
-    order, ids, start = np.argsort(rows), np.empty(len(rows), np.uint64), 0
-    for path in paths:
-        for batch in open_catalogue(path).batches(("id",)):
-            within = order[slice(*np.searchsorted(rows, [start, start + len(batch)], sorter=order))]
-            ids[within] = to_numpy(batch.column("id"))[rows[within] - start]
-            start += len(batch)
+    order, ids = np.argsort(rows), np.empty(len(rows), np.uint64)
+    for start, batch in number_batches(paths, ("id",)):
+        within = order[slice(*np.searchsorted(rows, [start, start + len(batch)], sorter=order))]
+        ids[within] = to_numpy(batch.column("id"))[rows[within] - start]
     return ids

@@ -84,7 +84,6 @@ def _games(batch: pa.RecordBatch, games: GameArrays) -> Iterator[tuple[Game, Map
 
 
 def _sgf_properties(row: Mapping[str, str | None]) -> Mapping[str, str | None]:
-    """Return the root's text properties of a row, given its texts by column and its format."""
     texts = {field: row[column] or "" for field, column in TEXT_COLUMNS.items()}
     record_format = RECORD_FORMATS.get(row["format"] or "sgf")
     return name_properties(texts) if record_format is None else record_format.to_sgf_properties(texts)

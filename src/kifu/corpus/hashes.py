@@ -346,11 +346,8 @@ def handicap_as_setup(games: GameArrays, stated_only: bool = False) -> GameArray
     """Return the games with handicap stones that are moves as setup of the root: both forms of a game become equal.
 
     They are two or more Black stones before White's first one, as many as HA states beyond the Black stones of the
-    root; White may pass between them. Without HA, they are moves in a row, and White plays next. HA[0], which is
-    not FF[4], counts as none.
-
-    Args:
-        stated_only: Leave games without HA as they are.
+    root; White may pass between them. Without HA, they are moves in a row, and White plays next. HA[0], which is not
+    FF[4], counts as none. stated_only: leave games without HA as they are.
     """
     with_ha = games.handicap > 1
     lengths, points = np.diff(games.move_offset), games.width.astype(np.int64) * games.height

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from kifu.corpus.catalogue import Catalogue, CatalogueWriter, open_catalogue
+from kifu.corpus.catalogue import Catalogue, CatalogueWriter, number_batches, open_catalogue
 from kifu.corpus.cleaning import CleaningRules, load_cleaning_rules
 from kifu.corpus.duplicates import MAX_IDS, IdSet, exact_duplicates, flag_duplicates
 from kifu.corpus.parquet import keep_table
 from kifu.corpus.rows import Rows, UnparsedTexts, rows_from_catalogue, rows_from_parsed
 from kifu.corpus.schema import count_drops, drop_codes, to_numpy, with_drop
 from kifu.corpus.sources import (
-    Content,
+    IngestItem,
     ShardReader,
     Source,
-    SourceShard,
     add_left_out,
     count_left_out,
     find_sources,
@@ -40,7 +40,7 @@ from kifu.progress import ProgressFactory, silent
 from kifu.records.games import UNREADABLE, LeftOut
 from kifu.records.parse import parse_block
 from kifu.records.paths import Paths
-from kifu.records.text import known_programs
+from kifu.records.text import Programs, known_programs
 from kifu.records.tygem import TygemIndex, load_index
 from kifu.text import Report, format_bytes, format_games
 
@@ -80,6 +80,14 @@ class IngestReport(Report):
         lines += [f"  {printable(kind)}" for kind in self.left_out if f": {UNREADABLE}" in kind]
         return "\n".join(lines)
 
+    @classmethod
+    def of(cls, catalogue: Catalogue) -> IngestReport:
+        """Return the counts of a catalogue."""
+        report = cls(bytes=catalogue.file_bytes())
+        for batch in catalogue.batches(("drop", "n_legal")):
+            report.add(batch)
+        return report
+
     def add(self, batch: pa.RecordBatch) -> None:
         """Count rows of the catalogue."""
         drop = drop_codes(batch)
@@ -107,10 +115,6 @@ class IngestReport(Report):
                 counts[text if text in counts or len(counts) < _MAX_UNPARSED else "..."] += count
 
 
-IngestItem: TypeAlias = tuple[str, Content]
-"""A unit of work for one thread: the name of a `Source`, and some of its content."""
-
-
 class IngestedItem(NamedTuple):
     """The rows of an item."""
 
@@ -121,35 +125,21 @@ class IngestedItem(NamedTuple):
 
 def read_items(sources: Iterable[Source]) -> Iterator[IngestItem]:
     """Read all sources in order."""
-    reader = ShardReader()
-    for shard in source_shards(sources):
-        for content in reader.read(shard.shard):
-            yield shard.name, content
+    return chain.from_iterable(map(ShardReader().items, source_shards(sources)))
 
 
-class IngestJob:
-    """Turns shards of sources into rows of a catalogue, with all rules applied except those on duplicates."""
+def ingester(rules: CleaningRules, index: TygemIndex | None) -> Callable[[IngestItem], IngestedItem]:
+    """Return `ingest_item` for some rules. Raises RecipeError if a program's name in them is invalid."""
+    return partial(ingest_item, rules, index, known_programs(*rules.program_names))
 
-    def __init__(self, rules: CleaningRules, index: TygemIndex | None) -> None:
-        """Prepare the rules. Raises RecipeError if a program's name in them is invalid. index: of TYGEM games."""
-        self._rules = rules
-        self._index = index
-        self._programs = known_programs(*rules.program_names)
-        self._reader = ShardReader()
 
-    def read(self, shard: SourceShard) -> Iterator[IngestItem]:
-        """Yield the shard's blocks of records, or batches of rows."""
-        for content in self._reader.read(shard.shard):
-            yield shard.name, content
-
-    def process(self, item: IngestItem) -> IngestedItem:
-        """Parse, replay and clean the games of an item."""
-        name, block = item
-        if isinstance(block, pa.RecordBatch):
-            return IngestedItem([rows_from_catalogue(block, self._rules)], "", Counter())
-        parsed = parse_block(block, self._index)
-        rows = [rows_from_parsed(each, name, self._rules, self._programs) for each in parsed]
-        return IngestedItem(rows, block.source, block.left_out)
+def ingest_item(rules: CleaningRules, index: TygemIndex | None, programs: Programs, item: IngestItem) -> IngestedItem:
+    """Parse, replay and clean the games of an item, except for the rules on duplicates. index: of TYGEM games."""
+    name, block = item
+    if isinstance(block, pa.RecordBatch):
+        return IngestedItem([rows_from_catalogue(block, rules)], "", Counter())
+    rows = [rows_from_parsed(each, name, rules, programs) for each in parse_block(block, index)]
+    return IngestedItem(rows, block.source, block.left_out)
 
 
 def ingest(
@@ -189,8 +179,9 @@ def ingest(
         made_from = {"clean": rules.model_dump(mode="json"), "sources": hashed_infos(all_sources)}
         if about := keep_table(path, overwrite, **made_from):
             return _report_of(open_catalogue(path), about)
-        job = IngestJob(rules, load_index([source.path for source in all_sources if source.catalogue is None]))
-        rows = _count(executor.run(job.process, source_shards(all_sources), job.read), report, left_out)
+        process = ingester(rules, load_index([source.path for source in all_sources if source.catalogue is None]))
+        results = executor.run(process, source_shards(all_sources), ShardReader().items)
+        rows = _count(results, report, left_out)
         # On errors, too, the hidden files must be removed before the lock on `path` is released.
         with (
             progress("reading games", None, "games") as bar,
@@ -211,10 +202,7 @@ def ingest(
 
 
 def _report_of(catalogue: Catalogue, about: dict[str, Any]) -> IngestReport:
-    """Return the counts of a catalogue that was there already."""
-    report = IngestReport(bytes=catalogue.file_bytes())
-    for batch in catalogue.batches(("drop", "n_legal")):
-        report.add(batch)
+    report = IngestReport.of(catalogue)
     for source in about["sources"]:
         for kind, count in source.get("left_out", {}).items():
             report.left_out[f"{source['name']}: {kind}" if kind.startswith(UNREADABLE) else kind] += count
@@ -239,7 +227,6 @@ def mark_duplicates(
 
 
 def _count(results: Iterable[IngestedItem], report: IngestReport, left_out: LeftOut) -> Generator[Rows]:
-    """Yield the rows, and count unparsed texts and what is left out."""
     for item in results:
         if item.container:
             left_out.add(item.container, len(item.rows), item.left_out)
@@ -263,13 +250,12 @@ def _mark_equal_rows(rows: Iterator[Rows], hidden: Path, executor: Executor) -> 
         return
     with _spilled(chain([batch], (_mark_seen(part, seen) for part in rows)), hidden):
         del seen
-        duplicates, start = exact_duplicates([hidden], executor, max_ids=MAX_IDS), 0
-        for batch in open_catalogue(hidden).batches():
+        duplicates = exact_duplicates([hidden], executor, max_ids=MAX_IDS)
+        for start, batch in number_batches([hidden]):
             drop = drop_codes(batch)
             within = slice(*np.searchsorted(duplicates, [start, start + len(batch)]))
             drop[duplicates[within] - start] = DropReason.DUPLICATE
             yield with_drop(batch, drop, batch.column("drop_detail"))
-            start += len(batch)
 
 
 def _mark_seen(rows: Rows, seen: IdSet) -> pa.RecordBatch:
@@ -282,10 +268,9 @@ def _mark_seen(rows: Rows, seen: IdSet) -> pa.RecordBatch:
 def _mark_same_games(batches: Generator[pa.RecordBatch], hidden: Path, executor: Executor) -> Generator[pa.RecordBatch]:
     """Spill all rows to the hidden file, then yield them with the same game's other records dropped."""
     with closing(batches), _spilled(batches, hidden):
-        flags, start = flag_duplicates([hidden], 0, "games", executor), 0
-        for batch in open_catalogue(hidden).batches():
+        flags = flag_duplicates([hidden], 0, "games", executor)
+        for start, batch in number_batches([hidden]):
             yield flags.apply(batch, start)
-            start += len(batch)
 
 
 def _discard(hidden: Path) -> None:

@@ -366,14 +366,13 @@ def read_rows(games: Games, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
 def find_links(catalogues: Sequence[Games], *, split: bool = False, rows: int = ROWS) -> Links:
     """Find the links among all games of several catalogues that are not dropped.
 
+    Raises OutputError if the temporary directory is full.
+
     Args:
         split: For a split: link games that share late positions, those with equal openings, those of less than
             MIN_STONES, and short games with the cluster of all games that contain their final position, if that is one
             cluster. An audit compares late positions by itself.
         rows: See ROWS; the result does not depend on it.
-
-    Raises:
-        OutputError: The temporary directory is full.
     """
     counts = (len(each) if isinstance(each, pa.RecordBatch) else open_catalogue(each).rows for each in catalogues)
     bounds = np.cumsum([0, *counts], dtype=np.int64)
@@ -398,7 +397,6 @@ def find_links(catalogues: Sequence[Games], *, split: bool = False, rows: int = 
 
 
 def _all_keys(catalogues: Sequence[Games], split: bool) -> Iterator[tuple[Hashes, npt.NDArray[np.uint32]]]:
-    """Yield the keys of all games that are not dropped."""
     first = 0
     for games in catalogues:
         for batch in read_rows(games, (*PLAYED_COLUMNS, "drop", "opening")):

@@ -11,7 +11,7 @@ import importlib.metadata
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Self, cast
 
@@ -30,8 +30,8 @@ from kifu.corpus.schema import (
     check_move_columns,
     check_version,
 )
-from kifu.errors import FormatError, OutputError, first_line
-from kifu.io import AtomicFile, keep_output, require_regular
+from kifu.errors import FormatError, first_line
+from kifu.io import AtomicFile, cannot_write, keep_output, require_regular
 
 VERSION_KEY = "kifu.catalogue"
 """The metadata key of a catalogue's version."""
@@ -118,8 +118,8 @@ class TableWriter:
                 cast(BinaryIO, self._sink), schema, compression="zstd", compression_level=3,
                 write_page_checksum=True, **options,
             )  # fmt: skip
-        except BaseException as error:  # the constructor already writes the magic bytes
-            self._output.__exit__(type(error), error, error.__traceback__)
+        except BaseException:  # the constructor already writes the magic bytes
+            self._output.__exit__()
             raise
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -135,7 +135,6 @@ class TableWriter:
             self._pending_bytes = sum(each.nbytes for each in self._pending)
 
     def _write_groups(self, table: pa.Table) -> int:
-        """Write all row groups that are complete, and return the number of their rows."""
         if self._pending_bytes <= _GROUP_BYTES:
             whole = len(table) // self._group * self._group
             self._write(table.slice(0, whole))
@@ -153,10 +152,8 @@ class TableWriter:
     def _write(self, table: pa.Table) -> None:
         try:
             self._writer.write_table(table.combine_chunks(), row_group_size=self._group)  # pages end where chunks do
-        except OutputError:
-            raise
         except OSError as error:
-            raise OutputError(f"cannot write {self._output.path}: {error.strerror or error}") from None
+            raise cannot_write(self._output.path, error) from None
 
     def commit(self, metadata: Mapping[str, Any]) -> str:
         """Finish the file, with metadata as for `finish`, give it its name, and return its BLAKE3 in hex."""
@@ -292,7 +289,6 @@ def _row_bytes(table: pa.Table) -> npt.NDArray[np.int64]:
 
 
 def _element_bytes(kind: pa.DataType) -> int:
-    """Return the size of a list's elements, 0 if it varies."""
     kinds = [field.type for field in kind] if pa.types.is_struct(kind) else [kind]
     return sum(each.bit_width // 8 for each in kinds if pa.types.is_primitive(each))
 
@@ -326,6 +322,17 @@ def open_file(path: Path) -> pq.ParquetFile:
     return file
 
 
+@contextmanager
+def reading(path: Path | str) -> Iterator[None]:
+    """Raise errors of the system and of Arrow as a FormatError that names the file."""
+    try:
+        yield
+    except FormatError:
+        raise
+    except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
+        raise FormatError(f"{path}: {first_line(error)}") from None
+
+
 def group_rows(file: pq.ParquetFile) -> list[int]:
     """Return the number of rows of each row group."""
     return [file.metadata.row_group(k).num_rows for k in range(file.metadata.num_row_groups)]
@@ -339,17 +346,13 @@ def read_batches(
     schema = pa.schema([SCHEMA.field(name) for name in names])
     rows = group_rows(file)
     first, stop = sum(rows[: groups.start]), sum(rows[: groups.stop])
-    try:
+    with reading(path):
         for batch in file.iter_batches(size, groups, columns=names, use_threads=False):
             batch.validate(full=True)
             yield cast_batch(batch, schema, path, first)
             first += len(batch)
         if first != stop:
             raise FormatError(f"{path} is damaged: {stop - first:,} rows are missing")
-    except FormatError:
-        raise
-    except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
-        raise FormatError(f"{path}: {first_line(error)}") from None
 
 
 def cast_batch(batch: pa.RecordBatch, schema: pa.Schema, path: Path, first: int) -> pa.RecordBatch:
@@ -361,10 +364,8 @@ def cast_batch(batch: pa.RecordBatch, schema: pa.Schema, path: Path, first: int)
     for field in schema:
         column = batch.column(field.name)
         if column.type != field.type:
-            try:
+            with reading(f"{path}: column {field.name}"):
                 column = column.cast(field.type)
-            except pa.ArrowException as error:
-                raise FormatError(f"{path}: column {field.name}: {first_line(error)}") from None
         may_be_null = not pa.types.is_list(field.type) or field.type.value_field.nullable
         null_elements = not may_be_null and column.flatten().null_count > 0
         if null_elements or (column.null_count and not field.nullable):

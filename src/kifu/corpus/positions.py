@@ -75,7 +75,6 @@ def clear_hashes(ws: Workspace) -> None:
 
 @inline_kernel
 def _toggle(ws: Workspace, p: Any, c: Any) -> None:
-    """Add a stone of colour c at point p, or remove it."""
     own, other = np.int64(c) - 1, 2 - np.int64(c)
     for k in range(8):
         ws.hashes[0, k] ^= ws.keys[own, p, k]

@@ -32,9 +32,9 @@ import pyarrow.parquet as pq
 from fsspec import AbstractFileSystem
 
 from kifu.corpus.catalogue import Catalogue, CatalogueWriter, open_catalogue
-from kifu.corpus.parquet import TableWriter, cast_batch, check_annotation, is_annotation, verify_pages
+from kifu.corpus.parquet import TableWriter, cast_batch, check_annotation, is_annotation, reading, verify_pages
 from kifu.corpus.schema import ANNOTATION_SCHEMA, EVALUATIONS, NAMES, POINTS, SCHEMA, SECONDS
-from kifu.errors import FormatError, OutputError, RecipeError, first_line
+from kifu.errors import FormatError, OutputError, RecipeError
 from kifu.io import AtomicFile, bytes_at, hash_file, open_regular, utf8_name
 from kifu.process import limited_memory
 from kifu.records.paths import Paths, as_list
@@ -139,10 +139,8 @@ class _ReadOnlyFile:
     """A file with a position per thread: DuckDB's threads share it, and each seeks before it reads."""
 
     def __init__(self, path: str) -> None:
-        try:
+        with reading(path):
             self._file = open_regular(path)
-        except OSError as error:
-            raise FormatError(f"{path}: {first_line(error)}") from None
         self._position: dict[int, int] = {}
 
     def seek(self, position: int) -> None:
@@ -231,7 +229,6 @@ class Database:
             return self._connection.sql(sql)
 
     def _require_select_only(self, sql: str) -> None:
-        """Raise RecipeError if a part of a statement writes, or calls a table function that is not allowed."""
         tree = self._parse(sql)
         # Within the tree's texts quotes are escaped, so that no text looks like a name.
         if '"error":false' not in tree[:20]:
@@ -397,11 +394,8 @@ def _checked_files(path: str) -> list[str]:
 
 
 def _verify(file: Path) -> None:
-    """Raise FormatError if a file is damaged: DuckDB does not verify the checksums of pages."""
-    try:
-        verify_pages(file)
-    except OSError as error:
-        raise FormatError(f"{file}: {first_line(error)}") from None
+    with reading(file):
+        verify_pages(file)  # DuckDB does not
 
 
 def _select_no_games() -> str:
@@ -526,7 +520,7 @@ class QueryResult:
             for batch in self._database.batches(self._relation):
                 writer.write(cast_batch(batch, SCHEMA, path, rows) if is_catalogue else batch)
                 rows += len(batch)
-            metadata = self._metadata()
+            metadata = {"query": self.sql, "of": [_describe_input(name) for name in self.catalogues]}
             writer.commit(metadata if is_catalogue else {f"kifu.{key}": value for key, value in metadata.items()})
         return rows
 
@@ -546,9 +540,6 @@ class QueryResult:
             except pa.ArrowNotImplementedError:
                 raise RecipeError(f"{column.name}: Parquet cannot store {column.type}; cast it to VARCHAR") from None
         return schema
-
-    def _metadata(self) -> dict[str, Any]:
-        return {"query": self.sql, "of": [_describe_input(name) for name in self.catalogues]}
 
 
 def query(sql: str, catalogues: Paths, *, jobs: int | None = None, max_memory: int | None = None) -> QueryResult:
@@ -574,8 +565,7 @@ def query(sql: str, catalogues: Paths, *, jobs: int | None = None, max_memory: i
 def _describe_input(name: str) -> dict[str, Any]:
     if is_annotation(path := Path(name)):
         return {"name": utf8_name(name), "bytes": path.stat().st_size, "blake3": hash_file(path)}
-    catalogue = open_catalogue(name)
-    return {"name": utf8_name(name), "bytes": catalogue.file_bytes(), "blake3": catalogue.digest()}
+    return open_catalogue(name).describe() | {"name": utf8_name(name)}
 
 
 def check_suffix(path: Path) -> None:
@@ -626,12 +616,11 @@ def select_games(catalogue: Catalogue, where: str) -> npt.NDArray[np.bool_]:
 def weigh_games(catalogue: Catalogue, weight: str, where: str | None) -> npt.NDArray[np.float64]:
     """Return the weights of games, 0 for those that are dropped or not selected: [rows] float64.
 
+    Raises RecipeError if an expression is invalid, or a weight is not within 0 to 1.
+
     Args:
         weight: An SQL expression over the columns, whose value must be within 0 to 1; NULL is 0.
         where: A condition that selects games; None for all.
-
-    Raises:
-        RecipeError: An expression is invalid, or a weight is not within 0 to 1.
     """
     weights = np.zeros(catalogue.rows)
     kept = '"drop" IS NULL' + ("" if where is None else f" AND (\n{where}\n)")

@@ -225,7 +225,6 @@ def _parse_column(
     columns: dict[str, pa.Array],
     unparsed: UnparsedTexts,
 ) -> None:
-    """Fill the columns `targets` from the text column `name`."""
     encoded = texts.dictionary_encode()
     distinct = encoded.dictionary.to_pylist()
     *values, complete = zip(*map(parser, distinct)) if distinct else [()] * (len(targets) + 1)
@@ -333,7 +332,6 @@ def _rows(
     rules: CleaningRules,
     unparsed: UnparsedTexts,
 ) -> Rows:
-    """Replay, cut and hash the games, and apply the rules."""
     from kifu.corpus.cleaning import apply_rules  # loads pydantic
 
     illegal, legal = replay_all(games, Rules.named(rules.rules))
@@ -403,7 +401,6 @@ def _cut(games: GameArrays, illegal: npt.NDArray[np.uint8], legal: npt.NDArray[n
 
 
 def _cut_lists(column: pa.ListArray, recorded: GameArrays, cut: GameArrays) -> pa.ListArray:
-    """Cut the lists of one of MOVE_COLUMNS as the games were cut."""
     if column.null_count == len(column):
         return column
     has_list = column.is_valid().to_numpy(zero_copy_only=False)

@@ -130,6 +130,9 @@ class SourceShard:
 Content: TypeAlias = RecordBlock | pa.RecordBatch
 """An item of a shard: records of a container, or rows of a catalogue."""
 
+IngestItem: TypeAlias = tuple[str, Content]
+"""A unit of work for one thread: the name of a `Source`, and some of its content."""
+
 
 def find_sources(sources: Paths | Iterable[Source]) -> list[Source]:
     """Find all containers and catalogues, in the order of the sources; results of an earlier call stay as they are.
@@ -245,6 +248,10 @@ class ShardReader:
         if shard.blocks is not None:
             self._next = shard.first + shard.blocks
 
+    def items(self, shard: SourceShard) -> Iterator[IngestItem]:
+        """Yield the content of a shard, as `read` does, with the name of its source."""
+        return ((shard.name, content) for content in self.read(shard.shard))
+
     def __reduce__(self) -> tuple[type[ShardReader], tuple[()]]:
         return ShardReader, ()
 
@@ -257,10 +264,10 @@ def hash_sources(sources: Iterable[Source], executor: Executor) -> list[Source]:
     paths = [source.path for source in found]
     for _ in local_paths([path for path in paths if isinstance(path, Remote) and not path.is_dir()]):
         pass  # copies them, and lets other processes read the same bytes
-    infos = list(executor.map(_hash, paths))
-    abouts = ({"about": _about(each.catalogue)} if each.catalogue is not None else {} for each in found)
+    infos = [{"name": source.name} | info for source, info in zip(found, executor.map(_hash, paths))]
     return [
-        replace(source, info={"name": source.name} | info | about) for source, info, about in zip(found, infos, abouts)
+        replace(each, info=info if each.catalogue is None else info | {"about": _about(each.catalogue)})
+        for each, info in zip(found, infos)
     ]
 
 
@@ -286,7 +293,6 @@ def hashed_infos(sources: Iterable[Source]) -> list[dict[str, Any]] | None:
 
 
 def _hash(path: AnyPath) -> dict[str, Any]:
-    """Return the size of a file and the hash of a file, folder or catalogue."""
     try:
         if path.is_dir():
             is_partitioned = isinstance(path, Path) and is_catalogue(path)
@@ -301,7 +307,6 @@ def _hash(path: AnyPath) -> dict[str, Any]:
 
 
 def _hash_records(folder: AnyPath) -> str:
-    """Return a hash, in hex, of the names and bytes of a folder's loose records."""
     digest, records = blake3(), list_directory(folder).records
     for name, path in zip(records.names, local_paths(list(records.paths()))):
         content = ""

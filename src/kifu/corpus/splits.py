@@ -85,8 +85,6 @@ def split_keys(keys: Hashes, shares: Mapping[str, float], seed: int = 0) -> Code
 
 
 class _Split(BaseModel):
-    """The base of all splits."""
-
     model_config = STRICT
 
     columns: ClassVar[tuple[str, ...]]
@@ -370,12 +368,11 @@ def split_names() -> list[str]:
 def load_split(name: str | os.PathLike[str], overrides: Iterable[str] = ()) -> SplitConfig:
     """Load a built-in split, or a TOML file.
 
+    Raises RecipeError if the split does not exist or is invalid.
+
     Args:
         name: A built-in name, or a path that ends in .toml.
         overrides: See `kifu.config.load_config`.
-
-    Raises:
-        RecipeError: The split does not exist or is invalid.
     """
     return check_config(SplitConfig, load_config(_FOLDER, _KIND, name, overrides), _KIND, name)
 
@@ -442,15 +439,13 @@ def split(
     """Write a catalogue SET.parquet for each set, with its games in order.
 
     The files get their names once all are complete. Files of an earlier split stay until then, and are removed together
-    before the first new one appears.
+    before the first new one appears. Raises RecipeError if the split does not exist, a set's name is not a valid file
+    name, or a game is on two lists.
 
     Args:
         output: The folder of the new files.
         overwrite: Replace files of another split or of other catalogues (`kifu.io.keep_output`).
         by: The name of a split, a TOML file, or a split such as `HashSplit(kind="hash", sets={"a": 9, "b": 1})`.
-
-    Raises:
-        RecipeError: The split does not exist, a set's name is not a valid file name, or a game is on two lists.
     """
     config = _named(by)
     names, files = list(config.split.sets), set_files(config, output)

@@ -317,8 +317,7 @@ def program_kinds(program: str | None) -> str:
 def rank_bands(rating: pa.ChunkedArray | pa.Array, pro: pa.ChunkedArray | pa.Array) -> npt.NDArray[np.int64]:
     """Return the indices into BANDS of ratings: [K] int64.
 
-    Args:
-        pro: Marks professionals. 10 dan is not a professional rank, but has the rating of one.
+    pro: marks professionals. 10 dan is not a professional rank, but has the rating of one.
     """
     strength, professional = (to_numpy(pc.fill_null(each.cast(pa.float32()), float("nan"))) for each in (rating, pro))
     lowest = [low for low in _MIN_RATING.values() if low]
@@ -405,7 +404,6 @@ def _add_grid(axes: Axes) -> None:
 
 
 def _label_bars(axes: Axes, names: Sequence[str], counts: Sequence[int]) -> None:
-    """Label horizontal bars with names and counts, the first at the top."""
     padding = max(counts) * 0.02
     for k, count in enumerate(counts):
         axes.text(count + padding, k, f"{count:,}", va="center", fontsize=7.5, color=INK)

@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -32,15 +32,17 @@ from kifu.corpus.catalogue import (
     RowShard,
     has_index,
     is_catalogue,
+    number_batches,
     open_catalogue,
     read_shard,
 )
 from kifu.corpus.cleaning import CleaningRules, check_cleaning_rules, load_cleaning_rules
 from kifu.corpus.duplicates import DUPLICATE_REASONS, DuplicateFlags, flag_duplicates
-from kifu.corpus.ingest import IngestJob, IngestReport
+from kifu.corpus.ingest import IngestedItem, IngestReport, ingester
 from kifu.corpus.partitions import PARTITION_PATH, Index, Partition, SourceInfo, read_partitions
 from kifu.corpus.schema import INDEX, drop_codes, to_numpy, with_drop
 from kifu.corpus.sources import (
+    IngestItem,
     ShardReader,
     Source,
     SourceShard,
@@ -53,7 +55,6 @@ from kifu.corpus.sources import (
 from kifu.errors import DropReason, FormatError, OutputError, RecipeError, printable
 from kifu.execution.executor import THREADS, Executor, make_executor
 from kifu.io import (
-    cannot_write,
     locked_folder,
     read_small,
     require_no_link,
@@ -61,10 +62,10 @@ from kifu.io import (
     temp_path,
     utf8_name,
     write_file,
+    writing,
 )
 from kifu.progress import ProgressFactory, silent
 from kifu.records.directory import LooseRecords
-from kifu.records.games import LeftOut
 from kifu.records.paths import Paths
 from kifu.records.tygem import load_index
 from kifu.text import Report
@@ -134,13 +135,9 @@ class CatalogueTransaction:
     def _require_no_foreign_files(self) -> None:
         """Raise OutputError if there is no index, but anything else than a killed run's leftovers."""
         for entry in self.path.iterdir() if self.index is None else ():
-            hidden = entry.name.startswith(_HIDDEN) or entry == temp_path(self.path / INDEX)
-            if not hidden and not self._is_leftover(entry):
+            named = {name.split("/")[0] for hidden in self._staging_dirs() for name in _read_names(hidden)}
+            if not entry.name.startswith(_HIDDEN) and entry.name not in (temp_path(self.path / INDEX).name, *named):
                 raise OutputError(f"{self.path} contains {entry.name} and is not a catalogue; choose another folder")
-
-    def _is_leftover(self, entry: Path) -> bool:
-        """Return True for an entry that an interrupted commit created."""
-        return any(name.split("/")[0] == entry.name for hidden in self._staging_dirs() for name in _read_names(hidden))
 
     def _staging_dirs(self) -> list[Path]:
         found = sorted(self.path.glob(f"{_HIDDEN}*"))
@@ -150,13 +147,11 @@ class CatalogueTransaction:
 
     def stage(self) -> Path:
         """Return a new staging directory."""
-        try:
+        staged = self.path / f"{_HIDDEN}{uuid4().hex}"
+        with writing(self.path):
             for hidden in self._staging_dirs():
                 shutil.rmtree(hidden)
-            staged = self.path / f"{_HIDDEN}{uuid4().hex}"
             staged.mkdir()
-        except OSError as error:
-            raise cannot_write(self.path, error) from None
         return staged
 
     def new_name(self, name: str, taken: Iterable[str] = ()) -> str:
@@ -164,29 +159,23 @@ class CatalogueTransaction:
 
         Raises OutputError if the folder was removed.
         """
-        try:
+        with writing(self.path):
             present = [entry.name for entry in self.path.iterdir()]
-        except OSError as error:
-            raise cannot_write(self.path, error) from None
         return unique_name(name, [*taken, *present])
 
     def commit(self, staged: Path, files: Mapping[str, Path], index: Index) -> None:
         """Move staged files to their places, replace the index, and remove partitions that it does not list.
 
-        Raises OutputError if a file cannot be moved; then the catalogue is unchanged.
-
-        Args:
-            files: By path in the folder, the staged file.
+        Raises OutputError if a file cannot be moved; then the catalogue is unchanged. files: by path in the folder, the
+        staged file.
         """
         before = [] if self.index is None else [part.path for part in self.index.parts]
         write_file(staged / _NAMES, json.dumps([*files, *before]).encode())
-        try:
+        with writing(self.path):
             for name, file in files.items():
                 target = self.path / name
                 target.parent.mkdir(parents=True, exist_ok=True)
                 file.replace(target)
-        except OSError as error:
-            raise cannot_write(self.path, error) from None
         for part in index.parts:
             require_size(self.path / part.path, part.bytes)
         index.write(self.path)
@@ -242,7 +231,6 @@ def _read_names(hidden: Path) -> list[str]:
 
 
 def _remove_empty(folder: Path, top: Path) -> None:
-    """Remove a directory and its parents below `top`, as long as they are empty."""
     while folder != top:
         try:
             folder.rmdir()
@@ -292,10 +280,10 @@ _FlaggedRows: TypeAlias = tuple[StagedRows, DuplicateFlags]
 def _divide_years(
     staging: Path, rules: dict[str, Any], sources: list[dict[str, Any]], item: _FlaggedRows
 ) -> list[StagedPartition]:
-    """Divide staged rows into one partition per year, in the staging directory."""
     staged, flags = item
     counts = np.zeros(UNKNOWN_YEAR - EARLIER_YEAR + 1, np.int64)
-    for batch in _batches(staging, staged, ("year",)):
+    files = [staging / name for name in staged.names]
+    for _, batch in number_batches(files, ("year",)):
         counts += np.bincount(partition_years(batch) - EARLIER_YEAR, minlength=len(counts))
     metadata = {"clean": rules, "sources": [sources[source] for source in staged.sources]}
     partitions = []
@@ -304,24 +292,17 @@ def _divide_years(
             names = {year: unique_file("part") for year in years}
             writers = {year: stack.enter_context(CatalogueWriter(staging / name)) for year, name in names.items()}
             reports = {year: IngestReport() for year in years}
-            first = 0
-            for batch in _batches(staging, staged):
+            for first, batch in number_batches(files):
                 flagged, year_of = flags.apply(batch, first), partition_years(batch)
                 for year in np.intersect1d(year_of, years).tolist():
                     rows = flagged.filter(pa.array(year_of == year))
                     writers[year].write(rows)
                     reports[year].add(rows)
-                first += len(batch)
             for year, report in reports.items():
                 digest = writers[year].commit(metadata | report.counts())
                 report.bytes = writers[year].size
                 partitions.append(StagedPartition(names[year], year, report, digest))
     return partitions
-
-
-def _batches(staging: Path, staged: StagedRows, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-    for name in staged.names:
-        yield from open_catalogue(staging / name).batches(columns)
 
 
 def _group_years(counts: npt.NDArray[np.int64]) -> list[list[int]]:
@@ -461,11 +442,8 @@ def append(
     all_sources = find_sources(sources)
     if path.resolve() in [source.catalogue.path.resolve() for source in all_sources if source.catalogue is not None]:
         raise RecipeError(f"{path} is a source, so games cannot be appended to it; choose another folder")
-    ingest_job = IngestJob(rules, load_index([source.path for source in all_sources if source.catalogue is None]))
-    with (
-        CatalogueTransaction(path) as folder,
-        make_executor(engine, jobs) as executor,
-    ):
+    process = ingester(rules, load_index([source.path for source in all_sources if source.catalogue is None]))
+    with CatalogueTransaction(path) as folder, make_executor(engine, jobs) as executor:
         all_sources = hash_sources(all_sources, executor)
         before = _index_for(folder, rules.model_dump(mode="json"), all_sources, overwrite)
         report, left_out = AppendReport(), count_left_out(all_sources, strict)
@@ -481,9 +459,11 @@ def append(
             shards = list(_append_shards(folder, new, len(before.sources)))
             staged: list[StagedRows] = []
             games_read = 0
-            results = executor.run(partial(_stage, ingest_job, staging), [shard for shard, _ in shards])
+            results = executor.run(partial(_stage, process, staging), [shard for shard, _ in shards])
             for (name, games), (shard, target) in zip(results, shards):
-                names = staged.pop().names if _continues_folder(shard) else ()
+                # A later shard of a folder's loose records would have a small partition for each year.
+                continues = isinstance(shard.shard, LooseRecords) and shard.shard.first > 0
+                names = staged.pop().names if continues else ()
                 staged.append(target._replace(names=(*names, name)))
                 report.add_unparsed(games.unparsed)
                 source, _ = new[target.sources[0] - len(before.sources)]
@@ -492,16 +472,15 @@ def append(
                 games_read += games.read
             left_out.require_games(games_read + len(report.skipped))
             require_unchanged(all_sources)
-            index = before.model_copy(update={"sources": (*before.sources, *_with_left_out(new, left_out))})
+            added = [
+                info.model_copy(update={"left_out": left_out.of_container(str(source.path)) or None})
+                for source, info in new
+            ]
+            index = before.model_copy(update={"sources": (*before.sources, *added)})
             write_partitions(folder, staging, staged, index, executor, report, replace=False)
     report.left_out = left_out.total()
     left_out.log()
     return report
-
-
-def _with_left_out(new: Iterable[tuple[Source, SourceInfo]], left_out: LeftOut) -> Iterator[SourceInfo]:
-    for source, info in new:
-        yield info.model_copy(update={"left_out": left_out.of_container(str(source.path)) or None})
 
 
 def _index_for(
@@ -555,22 +534,17 @@ def _append_shards(
             yield shard, StagedRows((), directories[-1], (number,))
 
 
-def _continues_folder(shard: SourceShard) -> bool:
-    """Return True for a later shard of a folder's loose records, which would have a small partition for each year."""
-    return isinstance(shard.shard, LooseRecords) and shard.shard.first > 0
-
-
-def _stage(ingest_job: IngestJob, staging: Path, shard: SourceShard) -> tuple[str, IngestReport]:
+def _stage(
+    process: Callable[[IngestItem], IngestedItem], staging: Path, shard: SourceShard
+) -> tuple[str, IngestReport]:
     """Write the rows of a shard to a file, with all rules applied except those on duplicates.
 
     Returns the name of the file within the staging directory, and the number of games, the unparsed texts and what is
     left out.
     """
-    name = unique_file("rows")
-    report = IngestReport()
+    name, report = unique_file("rows"), IngestReport()
     with CatalogueWriter(staging / name) as writer:
-        for content in ShardReader().read(shard.shard):  # a new reader: threads read several shards at a time
-            ingested = ingest_job.process((shard.name, content))
+        for ingested in map(process, ShardReader().items(shard)):  # a new reader: threads read several shards at a time
             report.left_out += ingested.left_out
             for rows in ingested.rows:
                 writer.write(rows.batch(rows.drop))
@@ -618,18 +592,12 @@ def compact(
     """
     path = Path(path)
     check_partitioned(path)
-    with (
-        CatalogueTransaction(path) as folder,
-        make_executor(engine, jobs) as executor,
-    ):
+    with CatalogueTransaction(path) as folder, make_executor(engine, jobs) as executor:
         assert folder.index is not None
         before = folder.index
         _check_rules(before, path)
         if before.compacted and all(part.path.startswith(f"compact-{before.compacted}/") for part in before.parts):
-            games = IngestReport(bytes=sum(part.bytes for part in before.parts))
-            for batch in open_catalogue(path).batches(("drop", "n_legal")):
-                games.add(batch)
-            return CompactReport(len(before.parts), len(before.parts), games)
+            return CompactReport(len(before.parts), len(before.parts), IngestReport.of(open_catalogue(path)))
         staging = folder.stage()
         with progress("compacting", before.read, "games") as bar:
             shards = list(_merge_shards(folder, before))
@@ -680,7 +648,6 @@ def _pieces(parts: Iterable[Partition]) -> Iterator[list[tuple[Partition, range]
 
 
 def _merge(staging: Path, shards: tuple[RowShard, ...]) -> str:
-    """Copy rows of partitions to a staged file, with duplicates kept again, and return its name."""
     name = unique_file("rows")
     with CatalogueWriter(staging / name) as writer:
         for rows in shards:

@@ -101,7 +101,7 @@ class ArrayFile:
 
     def discard(self) -> None:
         """Delete the file unless it is committed."""
-        self._output.__exit__(None, None, None)
+        self._output.__exit__()
 
 
 class FolderWriter(Writer):

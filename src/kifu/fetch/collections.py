@@ -295,7 +295,6 @@ def _file(path: str, link: str) -> ListedFile | None:
 
 
 def _size(before: str, after: str) -> tuple[int | None, bool]:
-    """Return the size beside a link in bytes, and whether it is exact."""
     before, after = before[-_NEAR:], after[:_NEAR]
     match = (
         _SIZE_CELL.search(before)

@@ -18,15 +18,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from kifu.assets import sample_path
-from kifu.download import (
-    Client,
-    DownloadError,
-    RetryableError,
-    ServerBusyError,
-    Transfer,
-    empty,
-    is_validator,
-)
+from kifu.download import Client, DownloadError, RetryableError, ServerBusyError, Transfer, empty, is_validator
 from kifu.errors import OutputError, SourceError
 from kifu.fetch.collections import (
     COLLECTIONS,
@@ -70,15 +62,8 @@ _POINTER = b"version https://git-lfs.github.com/spec/"
 _7Z_HEADER = struct.Struct("<6s2sIQQI")
 """Magic, version, CRC of what follows, then the offset, size and CRC of the list of members."""
 
-_DAMAGE = (
-    EOFError,
-    OSError,  # zipfile: an offset before the file
-    RuntimeError,  # zipfile: encrypted, or an unknown compression
-    ValueError,
-    struct.error,
-    zlib.error,
-    zipfile.BadZipFile,
-)
+_DAMAGE = (EOFError, OSError, RuntimeError, ValueError, struct.error, zlib.error, zipfile.BadZipFile)
+"""OSError: an offset before the file of a zip; RuntimeError: it is encrypted, or has an unknown compression."""
 
 _PAUSE_S = 1.0
 """Seconds between two files, so that the publisher's server is not kept busy."""
@@ -223,7 +208,6 @@ class FileDownload:
             self._validator_path.unlink(missing_ok=True)
 
     def _attempt(self, file: BinaryIO, subtask: Subtask) -> None:
-        """Append what the server sends to the file, and check all of it."""
         self._transfer.attempt(file, subtask)
         reason = self._damage()
         if reason:
@@ -234,7 +218,6 @@ class FileDownload:
             raise DownloadError(reason)
 
     def _damage(self) -> str:
-        """Return the reason why the received file is not the listed one, or ""."""
         reason = find_damage(self._part_path, kind_of(self.target.name), self._limit)
         if not reason and self.file.checksum and differs(self._part_path, self.file.checksum):
             reason = "it differs from the checksum that the publisher gives"
@@ -278,9 +261,6 @@ def _open_own(path: str, flags: int) -> int:
         require_regular(status)
         if status.st_nlink > 1:
             raise OutputError(f"{path} has another name (a hard link); remove it")
-    except OutputError:
-        os.close(descriptor)
-        raise
     except OSError as error:
         os.close(descriptor)
         raise cannot_write(Path(path), error) from None
@@ -418,10 +398,7 @@ def _read_index(
     address = os.fspath(index) if index is not None else collection.index
     is_local, shown = "://" not in address, hide_credentials(address)
     try:
-        if is_local:
-            page = read_small(address, LISTING_LIMIT)
-        else:
-            page = _read_page(client, "", address, progress)
+        page = read_small(address, LISTING_LIMIT) if is_local else _read_page(client, "", address, progress)
         base = collection.index if is_local else address
         files, sums = parse_listing(page, base, collection, is_local=is_local)
         if sums and not is_local:
@@ -452,7 +429,6 @@ def _read_page(client: Client, base: str, link: str, progress: ProgressFactory) 
 
 
 def _run(downloads: list[FileDownload], bar: Progress, report: FetchReport) -> None:
-    """Run the downloads and report on each. Raises the first error that is not a DownloadError."""
     busy: ServerBusyError | None = None
     for number, download in enumerate(downloads):
         try:

@@ -99,7 +99,7 @@ def _count_rows(recipe: KatagoRecipe, plan: SetPlan, counts: ManifestCounts) -> 
                 counts.add_games(counted.member, counted.rows, counted.plies)
                 rows[counted.member] = counted.rows
                 bar.advance(counted.read)
-            counts.end_archive(catalogue.name, catalogue.digest)
+            counts.end_archive(catalogue.catalogue.path.name, catalogue.digest)
             for unit in catalogue.shards:
                 rows_of_unit = rows[unit.row : unit.row + unit.rows]
                 if rows_of_unit.any():
@@ -162,7 +162,7 @@ class RenderRows:
         """Yield the games of each piece, or of a few whole pieces."""
         columns = (*COLUMNS, *(META_COLUMNS if self.recipe.metadata is not None else ()))
         ends = np.cumsum(shard.counts, dtype=np.int64)
-        batches, pending, at = row_slices(shard.unit, columns, _GAMES), list[pa.RecordBatch](), 0
+        batches, pending, at = row_slices(columns, _GAMES, shard.unit), list[pa.RecordBatch](), 0
         for bounds, whole in _piece_bounds(shard.start, int(ends[-1]), self.recipe.rows_per_file):
             # The games with row bounds[0] and, one further, with row bounds[-1] - 1.
             first = int(np.searchsorted(ends, bounds[0], "right"))

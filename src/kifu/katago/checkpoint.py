@@ -132,8 +132,6 @@ def _config(path: Path, saved: Any) -> _Config:
 
 
 class _StateDict:
-    """Makes the parts of a network file from the weights of a state dict."""
-
     def __init__(self, state: Mapping[str, Floats], config: _Config) -> None:
         self._state, self._config, self._left = state, config, set(state)
         self._scaled = config.norm_kind in ("fixscale", "fixbrenorm", "fixscaleonenorm")
@@ -217,7 +215,6 @@ class _StateDict:
         return kata.PointNorm(f"model.{key}", len(scale), 1e-6, scale)
 
     def _blocks(self, prefix: str) -> Iterator[kata.Block]:
-        """Yield the blocks whose weights have this prefix."""
         for number in range(512):
             key = f"{prefix}{number}"
             if not self._has(f"{key}."):

@@ -211,7 +211,6 @@ def _pass_situation(h: BoardHistory, c: Any) -> Any:
 
 @inline_kernel
 def _repeated_pass_ends(h: BoardHistory) -> Any:
-    """Return whether the phase ends when a player passes again in the same situation."""
     return h.rules[KO] == KO_SIMPLE or h.rules[KO] == KO_SPIGHT
 
 

@@ -232,7 +232,6 @@ def _fill_ladders(w: KataWorkspace, t: Any, c: Any, turns: Any) -> None:
 
 @inline_kernel
 def _fill_areas(w: KataWorkspace, own: Any) -> None:
-    """Fill the owners of points, with area scoring."""
     h = w.history
     if h.rules[kata.TERRITORY] != 0:
         return

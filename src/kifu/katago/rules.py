@@ -218,7 +218,6 @@ def _from_json(text: str) -> KataRules:
 
 
 def _is_komi(value: Any) -> bool:
-    """Return whether KataGo accepts a komi given in JSON."""
     return isinstance(value, int | float) and abs(value) <= _MAX_JSON_KOMI and float(np.float32(value)) % 0.5 == 0
 
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 from pydantic import Field, field_validator
 
 from kifu.config import Line
+from kifu.corpus.catalogue import RowShard
 from kifu.corpus.schema import GAME_COLUMNS, drop_codes, game_arrays, map_distinct, to_numpy
 from kifu.datasets.global_inputs import Server
 from kifu.datasets.npz import Compression
@@ -222,8 +223,6 @@ class RowCounts(NamedTuple):
 class CountRows(SetJob):
     """Count the training rows that games give."""
 
-    columns = COLUMNS
-
     recipe: KatagoRecipe
 
     @cached_property
@@ -231,10 +230,9 @@ class CountRows(SetJob):
         boards = self.recipe.boards
         return None if boards is None else [w << 8 | h for w, h in map(parse_board, boards)]
 
-    @property
-    def slice_rows(self) -> int:
-        """The number of games in one item."""
-        return _GAMES
+    def read(self, shard: RowShard) -> Iterator[RowSlice]:
+        """Yield the games of a shard."""
+        return self.reader(COLUMNS, _GAMES)(shard)
 
     def process(self, item: RowSlice) -> RowCounts:
         """Select games, play them and count their rows."""

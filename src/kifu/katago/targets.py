@@ -177,7 +177,6 @@ def key_columns(key: npt.NDArray[np.uint64]) -> npt.NDArray[np.float32]:
 
 
 def _fill_constants(out: Targets, key: npt.NDArray[np.uint64], ply: npt.NDArray[np.int32]) -> None:
-    """Fill the columns that do not depend on the moves."""
     to = out.targets
     to[:, [24, 25, 26, 33]] = 1
     to[:, 63] = _VERSION
@@ -227,7 +226,6 @@ def _play(h: BoardHistory, moves: Any, stop: Any, boards: Any, komi: Any) -> Any
 
 @inline_kernel
 def _count_stones(board: Any) -> Any:
-    """Return the number of points in a bit set."""
     count = 0
     for i in range(board.shape[0]):
         count += popcount(board[i])
@@ -279,7 +277,6 @@ def _fill_board(board: Any, white: Any, out: Any) -> None:
 
 @inline_kernel
 def _fill_result(move: Any, winner: Any, trust: Any, k: Any, out: Targets) -> None:
-    """Fill the result for the player of a move."""
     to = out.targets[k]
     known = winner != UNKNOWN_WINNER
     mover = colour_of(move)

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import combinations
@@ -63,50 +62,45 @@ _HASHES = "hashes"
 _NO_PAIRS = np.empty(0, np.int64)
 
 
-class AuditSet(ABC):
+@dataclass(frozen=True)
+class AuditSet:
     """A set of positions. Its games are numbered from 0, in the order of the set.
 
     Attributes:
         kind: A name for the kind of file.
         games: The number of games; None if the file does not record which game a position is from.
+        shards: With `read` and `process`, a map whose results are all positions in order, see `Executor.run`.
         records: The records that games were taken from; empty if the file does not name them.
+        locate: Returns the locations of games, given by number in ascending order, [K] int64. Raises FormatError.
     """
 
     path: Path
     kind: str
-    games: int | None = None
+    games: int | None
     estimated_positions: int
-    records: RecordIndex
+    shards: Sequence[Any]
+    read: Callable[[Any], Iterator[Any]]
+    process: Callable[[Any], PositionHashes]
+    records: RecordIndex = field(default_factory=dict)
+    locate: Callable[[Indices], list[GameLocation]] = lambda _: []
 
-    @abstractmethod
     def positions(self, executor: Executor) -> Iterator[PositionHashes]:
         """Yield all positions in order, in blocks. Raises FormatError."""
-
-    def locate(self, games: npt.NDArray[np.int64]) -> list[GameLocation]:
-        """Return the locations of games, given by number in ascending order, [K] int64. Raises FormatError."""
-        return []
+        return executor.run(self.process, self.shards, self.read)
 
 
-class _CatalogueSet(AuditSet):
-    """The kept games of a catalogue, replayed."""
+def _catalogue_set(path: Path) -> AuditSet:
+    """Return the kept games of a catalogue, replayed."""
+    catalogue, games, positions = open_catalogue(path), 0, 0
+    for batch in catalogue.batches(("drop", "n_moves")):
+        kept = drop_codes(batch) == DropReason.KEPT
+        games += int(np.count_nonzero(kept))
+        positions += int(np.clip(to_numpy(batch["n_moves"])[kept], 0, _MAX_PLIES).sum())
 
-    kind = "catalogue"
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.games, self.estimated_positions, self.records = 0, 0, {}
-        for batch in open_catalogue(path).batches(("drop", "n_moves")):
-            kept = drop_codes(batch) == DropReason.KEPT
-            self.games += int(np.count_nonzero(kept))
-            self.estimated_positions += int(np.clip(to_numpy(batch["n_moves"])[kept], 0, _MAX_PLIES).sum())
-
-    def positions(self, executor: Executor) -> Iterator[PositionHashes]:
-        return executor.run(_hash_item, open_catalogue(self.path).shards(), _read_games)
-
-    def locate(self, games: npt.NDArray[np.int64]) -> list[GameLocation]:
+    def locate(games: Indices) -> list[GameLocation]:
         locations: list[GameLocation] = []
         first = 0
-        for batch in open_catalogue(self.path).batches(("archive", "entry", "index")):
+        for batch in catalogue.batches(("archive", "entry", "index")):
             lo, hi = np.searchsorted(games, (first, first + len(batch)))
             if lo < hi:
                 rows = games[lo:hi]
@@ -116,105 +110,71 @@ class _CatalogueSet(AuditSet):
             first += len(batch)
         return locations
 
-
-class _DatSet(AuditSet):
-    """The rows of a dat1 or dat2 file. Its manifest, if there is one, lists the game of each row."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._dat = Dat(path)
-        self.kind, self.estimated_positions, self.records = self._dat.format.name, len(self._dat), {}
-        self._stops: npt.NDArray[np.int64] | None = None
-        manifest = read_manifest(path)
-        if manifest is None:
-            return
-        if (manifest.format, manifest.examples, manifest.bytes) != (self.kind, len(self._dat), self._dat.bytes):
-            raise FormatError(f"{manifest_path(path)} describes another file than {path}")
-        self._archives, self._games = manifest.archives, read_game_rows(manifest, path)
-        self._stops = np.cumsum(self._games.rows, dtype=np.int64)
-        self.games = len(self._games.rows)
-        parts: dict[str, list[npt.NDArray[np.int64]]] = {}
-        first = 0
-        for archive in self._archives:
-            nonempty = np.flatnonzero(self._games.rows[first : first + archive.games])
-            parts.setdefault(archive.blake3, []).append(first + nonempty)
-            first += archive.games
-        games = {key: np.concatenate(each) for key, each in parts.items()}
-        self.records = {key: (self._games.member[each].astype(np.int64), each) for key, each in games.items()}
-
-    def positions(self, executor: Executor) -> Iterator[PositionHashes]:
-        read = partial(_read_dat, self.path, self.kind, tuple(self._dat.spans))
-        process = partial(_hash_dat, self.kind, self._stops)
-        return executor.run(process, _RowRange(0, len(self._dat)).blocks(_SHARD_ROWS), read)
-
-    def locate(self, games: npt.NDArray[np.int64]) -> list[GameLocation]:
-        if self._stops is None:
-            return []
-        first = self._stops - self._games.rows
-        fields = zip(self._games.archive[games].tolist(), self._games.member[games].tolist(), first[games].tolist())
-        return [GameLocation(self._archives[archive].archive, entry, 0, row) for archive, entry, row in fields]
+    shards = catalogue.shards()
+    return AuditSet(path, "catalogue", games, positions, shards, _read_games, _hash_games, locate=locate)
 
 
-class _ExamplesSet(AuditSet):
-    """The rows of any other data set whose planes show the stones of both sides; its games are unknown."""
+def _dat_set(path: Path) -> AuditSet:
+    """Return the rows of a dat1 or dat2 file. Its manifest, if there is one, lists the game of each row."""
+    data, manifest = Dat(path), read_manifest(path)
+    kind, rows, read = data.format.name, len(data), partial(_read_dat, path, data.format.name, tuple(data.spans))
+    if manifest is None:
+        return AuditSet(path, kind, None, rows, _row_shards(rows), read, partial(_hash_dat, kind, None))
+    if (manifest.format, manifest.examples, manifest.bytes) != (kind, rows, data.bytes):
+        raise FormatError(f"{manifest_path(path)} describes another file than {path}")
+    archives, games = manifest.archives, read_game_rows(manifest, path)
+    stops = np.cumsum(games.rows, dtype=np.int64)
+    parts: dict[str, list[Indices]] = {}
+    first = 0
+    for archive in archives:
+        parts.setdefault(archive.blake3, []).append(first + np.flatnonzero(games.rows[first : first + archive.games]))
+        first += archive.games
+    numbers = {key: np.concatenate(each) for key, each in parts.items()}
+    records = {key: (games.member[each].astype(np.int64), each) for key, each in numbers.items()}
 
-    def __init__(self, path: Path, kind: str) -> None:
-        self.path, self.kind, self.records = path, kind, {}
-        self._examples = open_examples(path)
-        layout = self._examples.layout
-        self.estimated_positions = len(self._examples)
-        sides = {side: [k for k, owner in layout.stone_planes() if owner == side] for side in ("own", "opp")}
-        self._own, self._opp = tuple(sides["own"]), tuple(sides["opp"])
-        if not (self._own and self._opp):
-            raise FormatError(
-                f"{path}: planes of {layout.plane_set} do not show the stones of each side, which an audit needs"
-            )
-        self._ids, self._numbers = np.empty(0, np.uint64), np.empty(0, np.int32)
+    def locate(wanted: Indices) -> list[GameLocation]:
+        columns = (games.archive, games.member, stops - games.rows)
+        fields = zip(*(column[wanted].tolist() for column in columns))
+        return [GameLocation(archives[archive].archive, entry, 0, row) for archive, entry, row in fields]
 
-    def positions(self, executor: Executor) -> Iterator[PositionHashes]:
-        layout = self._examples.layout
-        process = partial(_hash_examples, layout, self._own, self._opp, self._ids, self._numbers)
-        shards = _RowRange(0, len(self._examples)).blocks(_SHARD_ROWS)
-        return executor.run(process, shards, partial(_read_examples, self.path))
-
-
-class _KataSet(_ExamplesSet):
-    """KataGo's training rows, which carry a hash of their game. Two sets with a hash in common share its game."""
-
-    def __init__(self, path: Path, kind: str) -> None:
-        super().__init__(path, kind)
-        ids, first = _first_rows(self._examples.batches(_EXAMPLE_ROWS))
-        known = ids != 0
-        self._ids, first = ids[known], first[known]
-        order = np.argsort(first)
-        self._numbers = np.empty(len(order), np.int32)  # games are numbered by their first rows
-        self._numbers[order] = np.arange(len(order))
-        self._first = first[order]
-        self.games = len(order) if len(order) or not self.estimated_positions else None
-        if len(order):
-            self.records = {"game hash": (self._ids.view(np.int64), self._numbers.astype(np.int64))}
-
-    def locate(self, games: npt.NDArray[np.int64]) -> list[GameLocation]:
-        return [GameLocation(self.path.name, game, 0, int(self._first[game])) for game in games.tolist()]
+    process = partial(_hash_dat, kind, stops)
+    return AuditSet(path, kind, len(stops), rows, _row_shards(rows), read, process, records, locate)
 
 
-class _TokenSet(AuditSet):
-    """The games of a data set of tokens, replayed. Two sets with a game's `id` in common share it."""
+def _examples_set(path: Path, kind: str, has_games: bool) -> AuditSet:
+    """Return the rows of any other data set whose planes show the stones of both sides; its games are unknown.
 
-    kind = FORMAT
+    has_games: for KataGo's rows, which carry a hash of their game. Two sets with a hash in common share its game.
+    """
+    examples = open_examples(path)
+    layout, rows = examples.layout, len(examples)
+    own, opp = (tuple(k for k, owner in layout.stone_planes() if owner == side) for side in ("own", "opp"))
+    if not (own and opp):
+        raise FormatError(
+            f"{path}: planes of {layout.plane_set} do not show the stones of each side, which an audit needs"
+        )
+    ids, first = _first_rows(examples.batches(_EXAMPLE_ROWS)) if has_games else (np.empty(0, np.uint64), _NO_PAIRS)
+    ids, first = ids[ids != 0], first[ids != 0]
+    order = np.argsort(first)
+    numbers = np.empty(len(order), np.int32)  # games are numbered by their first rows
+    numbers[order] = np.arange(len(order))
+    first = first[order]
+    return AuditSet(
+        path, kind, len(order) if len(order) or (has_games and not rows) else None, rows, _row_shards(rows),
+        partial(_read_examples, path), partial(_hash_examples, layout, own, opp, ids, numbers),
+        {"game hash": (ids.view(np.int64), numbers.astype(np.int64))} if len(order) else {},
+        lambda games: [GameLocation(path.name, game, 0, int(first[game])) for game in games.tolist()],
+    )  # fmt: skip
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        data = open_tokens(path)
-        self.games, self.estimated_positions = len(data), len(data.tokens)
-        self.records = {"game id": (data.games.view(np.int64), np.arange(len(data)))}
 
-    def positions(self, executor: Executor) -> Iterator[PositionHashes]:
-        shards = _RowRange(0, self.games or 0).blocks(_SHARD_ROWS)
-        return executor.run(_hash_item, shards, partial(_read_tokens, self.path))
-
-    def locate(self, games: npt.NDArray[np.int64]) -> list[GameLocation]:
-        return [GameLocation(self.path.name, game, 0, game) for game in games.tolist()]
+def _token_set(path: Path) -> AuditSet:
+    """Return the games of a data set of tokens, replayed. Two sets with a game's `id` in common share it."""
+    data = open_tokens(path)
+    return AuditSet(
+        path, FORMAT, len(data), len(data.tokens), _row_shards(len(data)), partial(_read_tokens, path), _hash_games,
+        {"game id": (data.games.view(np.int64), np.arange(len(data)))},
+        lambda games: [GameLocation(path.name, game, 0, game) for game in games.tolist()],
+    )  # fmt: skip
 
 
 def _first_rows(batches: Iterable[Batch]) -> tuple[Hashes, npt.NDArray[np.int64]]:
@@ -245,14 +205,14 @@ def open_set(path: str | os.PathLike[str]) -> AuditSet:
     """Open a catalogue or data set for an audit. Raises FormatError if it is damaged or its format is unknown."""
     path = Path(path)
     if is_tokens(path):
-        return _TokenSet(path)
+        return _token_set(path)
     written = detect_format(path)
     if written is not None:
         if written.is_dat:
-            return _DatSet(path)
-        return (_KataSet if written.recipe_kind == "katago" else _ExamplesSet)(path, written.name)
+            return _dat_set(path)
+        return _examples_set(path, written.name, written.recipe_kind == "katago")
     if is_catalogue(path):
-        return _CatalogueSet(path)
+        return _catalogue_set(path)
     try:
         with open_regular(path) as file:
             head = file.read(8)
@@ -273,8 +233,10 @@ def _read_games(shard: RowShard) -> Iterator[_GameItem]:
         first += len(batch)
 
 
-def _hash_item(item: _GameItem) -> PositionHashes:
-    return _hash_games(*item)
+def _hash_games(item: _GameItem) -> PositionHashes:
+    first, games = item
+    hashed = hash_positions(games)
+    return PositionHashes(hashed.hashes, hashed.stones, hashed.game + np.int32(first))
 
 
 class _RowRange(NamedTuple):
@@ -286,6 +248,10 @@ class _RowRange(NamedTuple):
     def blocks(self, size: int) -> Iterator[_RowRange]:
         for first in range(self.first, self.stop, size):
             yield _RowRange(first, min(first + size, self.stop))
+
+
+def _row_shards(rows: int) -> list[_RowRange]:
+    return list(_RowRange(0, rows).blocks(_SHARD_ROWS))
 
 
 def _read_dat(
@@ -388,12 +354,6 @@ def hash_records(records: Records, kind: str) -> tuple[Hashes, npt.NDArray[np.ui
     return hash_boards(own, other)
 
 
-def _hash_games(first: int, games: GameArrays) -> PositionHashes:
-    """Hash the positions of games, which are numbered from `first`."""
-    hashed = hash_positions(games)
-    return PositionHashes(hashed.hashes, hashed.stones, hashed.game + np.int32(first))
-
-
 def audit(
     files: Iterable[str | os.PathLike[str]],
     *,
@@ -455,7 +415,7 @@ def _make_pair(first: AuditSet, second: AuditSet, overlap: Overlap, clusters: In
 
 def _cluster_pairs(sets: Sequence[AuditSet]) -> dict[tuple[int, int], Indices]:
     """Return the pairs of linked games of two catalogues: each game with the first such game of the other."""
-    numbers = [number for number, each in enumerate(sets) if isinstance(each, _CatalogueSet)]
+    numbers = [number for number, each in enumerate(sets) if each.kind == "catalogue"]
     if len(numbers) < 2:
         return {}
     paths = [sets[number].path for number in numbers]

@@ -126,8 +126,8 @@ class AnnotateJob:
     def describe(self) -> dict[str, Any]:
         """Return nets, options and board as JSON values, for the metadata of the file."""
         nets = [
-            {"name": name, "net": net.description, "blake3": digest}
-            for name, net, digest in zip(self.names, self.opened, self.hashes)
+            {"name": name, "net": net.description, "blake3": net_hash(file)}
+            for name, net, file in zip(self.names, self.opened, self.nets)
         ]
         return {"nets": nets, "options": asdict(self.options) | {"board": "{}x{}".format(*self.board)}}
 
@@ -139,11 +139,6 @@ class AnnotateJob:
             open_net(net, symmetries=options.symmetries, precision=options.precision, threads=1) for net in self.nets
         ]
         return set_server(opened, options.server)
-
-    @cached_property
-    def hashes(self) -> list[str]:
-        """Hashes of the nets' files."""
-        return [net_hash(net) for net in self.nets]
 
     @cached_property
     def names(self) -> list[str]:
@@ -188,7 +183,6 @@ class AnnotateJob:
             raise CancelledError
 
     def _select(self, item: pa.RecordBatch) -> tuple[pa.RecordBatch, Counter[str]]:
-        """Return the kept games on the board, and counts of the others."""
         kept = drop_codes(item) == DropReason.KEPT
         fits = (to_numpy(item["width"]) == self.board[0]) & (to_numpy(item["height"]) == self.board[1])
         skipped = Counter(dropped=int((~kept).sum()), board=int((kept & ~fits).sum()))

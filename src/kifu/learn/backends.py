@@ -223,7 +223,8 @@ class OnnxBackend:
     log_softmax = staticmethod(log_softmax)
 
     def log_mean(self, log_probs: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-        """Return the logarithms of the mean of probabilities."""
-        with np.errstate(divide="ignore"):
-            mean: npt.NDArray[Any] = np.log(np.mean([np.exp(each) for each in log_probs], 0))
-        return mean
+        """Return the logarithms of the mean of probabilities, -inf only where all are."""
+        mean = np.mean([np.exp(each) for each in log_probs], 0)
+        with np.errstate(divide="ignore"):  # the largest is near the mean of probabilities too small for float32
+            found: npt.NDArray[Any] = np.where(mean, np.log(mean), np.max(log_probs, 0))
+        return found

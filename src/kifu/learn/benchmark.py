@@ -198,7 +198,6 @@ _Entrant = tuple[str, bool, Net]
 
 
 def _open(nets: Sequence[str | os.PathLike[str]], symmetries: bool) -> list[_Entrant]:
-    """Return each net, and once more averaged over the symmetries."""
     opened = [open_net(net) for net in nets]
     for net in opened:
         net.check_board(*BOARD)

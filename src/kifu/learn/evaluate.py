@@ -373,7 +373,6 @@ def fit_mix(
 
 
 def _evaluate_all(net: Net, positions: NetPositions, options: EvalOptions, jobs: int, bar: Progress) -> Evaluation:
-    """Return the policies and values of all positions."""
     parts = []
     for found in net.stream(positions, legal=options.legal, jobs=jobs):
         bar.advance(len(found))
@@ -389,7 +388,6 @@ def _results(positions: NetPositions) -> tuple[npt.NDArray[np.int8], npt.NDArray
 
 
 def _overlap_remarks(learned: int, overlap: OnOverlap) -> list[str]:
-    """Return the warning about games that the nets have seen."""
     if not learned:
         return []
     seen = counted(learned, "game")
@@ -408,7 +406,6 @@ def _summarize(
     scores: Sequence[MoveScores],
     seed: int,
 ) -> tuple[NetResult, ...]:
-    """Return the result of each net, given the scores of its moves."""
     result, white = _results(positions)
     account = positions.accounts(white)
     black = positions.accounts(np.zeros_like(white))  # both players share the result
@@ -432,7 +429,6 @@ def _summarize(
 
 
 def _check_passes(nets: Sequence[Net], options: EvalOptions) -> None:
-    """Raise RecipeError if passes are included and a net does not predict them."""
     for net in nets:
         if options.passes and not net.passes:
             raise RecipeError(f"net {net.name} does not predict passes; positions before a pass cannot be included")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -53,6 +53,9 @@ class Evaluation:
     def __len__(self) -> int:
         return len(self.log_probs)
 
+    def __iter__(self) -> Iterator[Evaluation]:
+        return (self[k] for k in range(len(self)))
+
     def __getitem__(self, which: Any) -> Evaluation:
         arrays: Any = (None if each is None else each[which] for each in self._arrays())
         return Evaluation(*arrays)
@@ -68,7 +71,7 @@ class Evaluation:
 
     @property
     def legal(self) -> npt.NDArray[np.bool_]:
-        """[B, moves] bool, the allowed moves."""
+        """[B, moves] bool, the allowed moves, also those whose probability is too small for float32."""
         legal: npt.NDArray[np.bool_] = ~np.isneginf(self.log_probs)
         return legal
 

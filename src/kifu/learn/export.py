@@ -251,7 +251,6 @@ def _kata_graph(file: KataNetFile) -> _Graph:
 
 
 def _export_graph(graph: _Graph, path: Path) -> ExportReport:
-    """Convert, verify and write a network."""
     with missing_extras():
         for name in _PACKAGES:
             importlib.import_module(name)

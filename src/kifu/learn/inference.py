@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kifu.datasets.global_inputs import SERVERS, Imitated, encode_inputs
-from kifu.errors import RecipeError, printable
+from kifu.errors import IllegalMove, RecipeError, printable
 from kifu.go.rules import RECORD_RULES, Rules
 from kifu.katago.inputs import MAX_SIZE, MIN_SIZE
 from kifu.learn import PACKAGED, Precision
@@ -280,6 +280,12 @@ class Net:
             yield self._run(backend, part, inputs, unverified)
 
     def _inputs(self, backend: Backend, positions: NetPositions, legal: bool) -> _Inputs:
+        try:
+            return self._encode(backend, positions, legal)
+        except IllegalMove as error:
+            raise positions.explain(error) from None
+
+    def _encode(self, backend: Backend, positions: NetPositions, legal: bool) -> _Inputs:
         names, allowed = self.about.inputs, positions.legal(self.rules) if legal else None
         if not self._is_kata:
             planes = self._planes(positions, packed=backend.unpacks)
@@ -315,7 +321,6 @@ class Net:
         return Evaluation(log_probs, positions.to_play, value, *shown)
 
     def _nothing(self) -> Evaluation:
-        """Return the evaluation of no positions."""
         points = self.board[0] * self.board[1]
         sizes = {"value": (0,), "ownership": (0, points), "score": (0, 2)}
         known = self.about.heads if self.has_points else ("value",) * self.has_value

@@ -166,7 +166,6 @@ class TrainingLoop:
             self._save_end(end)
 
     def _open_outputs(self, resources: contextlib.ExitStack) -> None:
-        """Open the metrics and the progress bar in the first process."""
         if not self.is_first:
             self.bar = resources.enter_context(silent("", None, ""))
             return
@@ -381,7 +380,6 @@ class TrainingLoop:
         return row if self.ema is None else {**row, "averaged": float(averaged)}
 
     def _validation_sums(self) -> torch.Tensor:
-        """Return the sums of all processes."""
         if self.data.world_size > 1:  # each process has its own batch-norm statistics
             for value in self.module.buffers():
                 torch.distributed.broadcast(value, 0)
@@ -408,7 +406,6 @@ class TrainingLoop:
     # Files
 
     def _save_net(self, name: str) -> None:
-        """Save the network with its present weights, in the first process."""
         if not self.is_first:
             return
         recipe, manifest, games = self.recipe, self.manifest, self.data.games
@@ -452,7 +449,6 @@ class TrainingLoop:
             self.last_checkpoint = state.seconds
 
     def _update_manifest(self, **changes: Any) -> None:
-        """Save the manifest with the present state and other changes."""
         state = self.state
         present = {"steps": state.steps, "positions": state.positions, "seconds": state.seconds, "best": state.best}
         self.manifest = self.manifest.model_copy(update=present | changes)

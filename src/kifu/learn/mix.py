@@ -76,7 +76,6 @@ def pool_values(values: Sequence[Floats32 | None], weights: Floats) -> Floats32:
 
 
 def _mean(parts: Iterable[Any]) -> Any:
-    """Return the mean of the arrays that are not None, or None."""
     known = [part for part in parts if part is not None]
     return sum(known) / len(known) if known else None
 

@@ -110,7 +110,7 @@ def _mixture(members: Sequence[Net], fitted: MixFile | None, name: str | None) -
 
 def _open_net(path: str | os.PathLike[str] | None, threads: int | None = None, *, imported: bool = True) -> Net:
     named, class_name = _find_net(path)
-    file, name = net_file(path), named.name if named.is_dir() else named.stem
+    file, name = (named / BEST, named.name) if named.is_dir() else (named, named.stem)
     if os.fspath(file).lower().endswith((*SUFFIXES, CHECKPOINT)):
         with missing_extras():
             from kifu.learn.torch_net import kata_net
@@ -124,7 +124,6 @@ def _open_net(path: str | os.PathLike[str] | None, threads: int | None = None, *
 
 
 def _open_session(file: Path, threads: int | None) -> OnnxBackend | None:
-    """Return the ONNX file of a net; None unless there is one for these weights."""
     if file.suffix == ONNX_SUFFIX:
         return OnnxBackend(file, threads)
     beside = file.with_suffix(ONNX_SUFFIX)

@@ -14,7 +14,7 @@ from kifu.arrays import Indices
 from kifu.corpus.schema import game_arrays, to_numpy
 from kifu.datasets.global_inputs import Conditions, InputPositions
 from kifu.datasets.sources import CatalogueSource
-from kifu.errors import GameError
+from kifu.errors import FormatError, GameError, IllegalMove, KifuError
 from kifu.go.positions import Positions
 from kifu.go.replay import GamesLike
 from kifu.point import BLACK, POINT_MASK, WHITE, WHITE_BIT, check_size
@@ -111,6 +111,18 @@ class NetPositions(Positions):
         account: Indices = np.unique(np.where(code < 0, -1 - self.game, code), return_inverse=True)[1]
         return account
 
+    def explain(self, error: IllegalMove) -> KifuError:
+        """Return the error, or for rows of a catalogue, which are then damaged, a FormatError that names the game."""
+        if self.rows is None:
+            return error
+        for g in np.unique(self.game).tolist():
+            try:
+                self.take(np.flatnonzero(self.game == g)).legal()
+            except IllegalMove as found:
+                game, reason = to_numpy(self.rows["id"])[g], found.reason.reason
+                return FormatError(f"game {game:016x}: move {found.ply + 1} cannot be played: {reason}")
+        return error
+
     def with_ranks(self, mover: float | None, opponent: float | None) -> NetPositions:
         """Return the positions with other ratings of the side to move and of its opponent; None keeps them."""
         return replace(self, ranks=(mover, opponent))
@@ -130,7 +142,7 @@ class NetPositions(Positions):
                 raise GameError(f"a dropped game has no positions: {game.drop.reason}")
             if not 0 <= ply <= len(game):
                 raise GameError(f"ply must be 0 to {len(game)}, got {ply}")
-        colours = [_side_to_move(game, ply) for game, ply in zip(games, plies)] if to_play is None else to_play
+        colours = [side_to_move(game, ply) for game, ply in zip(games, plies)] if to_play is None else to_play
         setups = [(game.setup, game.setup_ply) for game in games]
         return cls._from_sequences(
             [game.moves[:ply] for game, ply in zip(games, plies)],
@@ -202,11 +214,11 @@ def _offsets(counts: npt.ArrayLike) -> Indices:
 
 
 def _opponent_of_last(moves: Words) -> int:
-    """Return the opponent of the last move's player; Black without moves."""
     return WHITE if len(moves) and not moves[-1] & WHITE_BIT else BLACK
 
 
-def _side_to_move(game: Game, ply: int) -> int:
+def side_to_move(game: Game, ply: int) -> int:
+    """Return the player of the next move, or else the opponent of the last one's, or the player that starts."""
     if ply < len(game):
         return WHITE if game.moves[ply] & WHITE_BIT else BLACK
     if ply:

@@ -1,7 +1,6 @@
 """Review of games by a net: evaluations of positions, mistakes in points, and problems.
 
-A `Reviewer` evaluates positions once and keeps the results, for one visit each: no search is involved. A
-`ProblemSearch` returns the same for the web application as for the command line.
+A `Reviewer` evaluates positions once and keeps the results, for one visit each: no search is involved.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from kifu.corpus.export import rows_to_games
 from kifu.datasets.global_inputs import Conditions
 from kifu.errors import RecipeError
 from kifu.learn.evaluation import Evaluation
-from kifu.learn.positions import NetPositions, Words
+from kifu.learn.positions import NetPositions, Words, side_to_move
 from kifu.point import BLACK, POINT_MASK, WHITE, WHITE_BIT, to_sgf
 from kifu.records.game import Game
 from kifu.records.text import escape
@@ -77,8 +76,12 @@ class Reviewer:
         with self._lock:
             missing = {key: line for key, line in zip(keys, lines) if key not in self._kept}
             if missing:
-                found = self._predict(game, list(missing.values()), conditions)
-                self._kept.update(zip(missing, found))
+                positions = NetPositions.from_moves(
+                    [line[:-1] for line in missing.values()], game.width, game.height, setup=game.setup,
+                    setup_ply=game.setup_ply, conditions=conditions.take(np.zeros(len(missing), np.int64)),
+                    to_play=[WHITE if line[-1] & WHITE_BIT else BLACK for line in missing.values()],
+                )  # fmt: skip
+                self._kept.update(zip(missing, self.net.evaluate(positions)))
             for key in keys:
                 self._kept.move_to_end(key)
             answer = [self._kept[key] for key in keys]
@@ -86,34 +89,10 @@ class Reviewer:
                 self._kept.popitem(last=False)
         return answer
 
-    def _predict(self, game: Game, lines: list[Words], conditions: Conditions) -> list[Evaluation]:
-        to_play = [WHITE if line[-1] & WHITE_BIT else BLACK for line in lines]
-        positions = NetPositions.from_moves(
-            [line[:-1] for line in lines],
-            game.width,
-            game.height,
-            setup=game.setup,
-            setup_ply=game.setup_ply,
-            to_play=to_play,
-            conditions=conditions.take(np.zeros(len(lines), np.int64)),
-        )
-        found = self.net.evaluate(positions)
-        return [found[k] for k in range(len(found))]
 
-
-def line_of(game: Game, ply: int, to_play: int | None = None) -> Words:
-    """Return the moves before a position and a last word of the side to move, as `Reviewer.evaluate` takes them.
-
-    Args:
-        to_play: BLACK or WHITE; by default the player of the next move, else the opponent of the last one.
-    """
-    words = game.moves[: ply + 1]
-    if to_play is None and len(words) > ply:
-        return words
-    if to_play is None and ply:
-        to_play = BLACK if words[-1] & WHITE_BIT else WHITE
-    to_play = to_play or game.to_play or (WHITE if (game.handicap or 0) > 1 else BLACK)
-    return np.append(words[:ply], np.uint16(WHITE_BIT if to_play == WHITE else 0))
+def line_of(game: Game, ply: int) -> Words:
+    """Return the moves before a position and a last word of the side to move, as `Reviewer.evaluate` takes them."""
+    return np.append(game.moves[:ply], np.uint16(WHITE_BIT if side_to_move(game, ply) == WHITE else 0))
 
 
 def after_moves(line: Words, moves: Sequence[int]) -> list[Words]:
@@ -203,34 +182,28 @@ def find_problem(reviewer: Reviewer, game: Game, seed: int) -> Problem | None:
     return Problem(replace(game, moves=game.moves[:ply]), int(compared.before.side), answers, played, losses[played])
 
 
-class ProblemSearch(NamedTuple):
-    """A search for problems in games of a catalogue, in a random order.
+def search_problems(
+    reviewer: Reviewer, searcher: Searcher, games: npt.NDArray[np.bool_] | None, seed: int = 0, first: int = 0
+) -> Iterator[tuple[int, Problem | None]]:
+    """Return an iterator over row and problem of one game of a catalogue after another, in a random order.
 
-    Attributes:
+    Args:
         games: [rows] bool, the games to search; None for all.
+        first: Place of the order to start at.
+
+    Raises:
+        RecipeError: The net has no points.
     """
-
-    reviewer: Reviewer
-    searcher: Searcher
-    games: npt.NDArray[np.bool_] | None
-    seed: int = 0
-
-    def run(self, first: int = 0) -> Iterator[tuple[int, Problem | None]]:
-        """Return an iterator over row and problem of one game after another, from place `first` of the order on.
-
-        Raises:
-            RecipeError: The net has no points.
-        """
-        net = self.reviewer.net
-        if not net.has_points:
-            raise RecipeError(
-                f"the points of net {net.name} do not hold: problems require --net KATAGO.bin.gz, a network file"
-                " of KataGo, as in the wheel of katrain or at https://katagotraining.org/networks/"
-            )
-        rows = np.arange(len(self.searcher.catalogue)) if self.games is None else np.flatnonzero(self.games)
-        order = np.random.default_rng(self.seed).permutation(rows)[first:].tolist()
-        games = ((row, next(iter(rows_to_games(self.searcher.record(row))))) for row in order)
-        return ((row, find_problem(self.reviewer, game, self.seed)) for row, game in games)
+    net = reviewer.net
+    if not net.has_points:
+        raise RecipeError(
+            f"the points of net {net.name} do not hold: problems require --net KATAGO.bin.gz, a network file"
+            " of KataGo, as in the wheel of katrain or at https://katagotraining.org/networks/"
+        )
+    rows = np.arange(len(searcher.catalogue)) if games is None else np.flatnonzero(games)
+    order = np.random.default_rng(seed).permutation(rows)[first:].tolist()
+    drawn = ((row, next(iter(rows_to_games(searcher.record(row))))) for row in order)
+    return ((row, find_problem(reviewer, game, seed)) for row, game in drawn)
 
 
 def write_problems(problems: Sequence[Problem]) -> bytes:

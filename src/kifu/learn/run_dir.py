@@ -126,7 +126,6 @@ class MetricsWriter:
 
 @contextmanager
 def _as_output_error(path: Path) -> Iterator[None]:
-    """Convert the OSError of a writer of TensorBoard."""
     try:
         yield
     except OutputError:

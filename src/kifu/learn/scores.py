@@ -395,7 +395,6 @@ def score_moves(
 
 
 def _store_scores(out: MoveScores, part: slice, evaluation: Evaluation, move: npt.NDArray[np.int64], name: str) -> None:
-    """Store the scores of moves [B]."""
     log_probs, moves = evaluation.log_probs, evaluation.log_probs.shape[1]
     predicted, move = move < moves, np.minimum(move, moves - 1)[:, None]
     played = np.take_along_axis(log_probs, move, 1)

@@ -15,9 +15,10 @@ from kifu.io import room_for_checksum, with_checksum, write_file
 from kifu.katago.net_file import KataNetFile, parse_structure
 from kifu.learn.inference import Net
 from kifu.learn.net_format import METADATA_KEY, NetMetadata, kata_metadata, open_net_file, parse_metadata
-from kifu.learn.networks import KataNetwork, Network
-from kifu.learn.registry import KATAGO, find_net, import_net, is_class_name, is_imported, make_net_for
+from kifu.learn.networks import KataNetwork, Network, NetworkConfig
+from kifu.learn.registry import find_net, import_net, is_class_name, is_imported, make_net_for
 from kifu.planes.encoder import find_encoder
+from kifu.planes.registry import KATAGO22
 
 _GAMES, _WEIGHT_PREFIX = "games", "net."
 
@@ -150,6 +151,8 @@ def _check_weights(about: NetMetadata, weights: dict[str, torch.Tensor], expecte
 def kata_net(file: KataNetFile) -> Net:
     """Return a network file of KataGo as a net."""
     about = kata_metadata(file.is_human)
-    encoder = find_encoder(about.planes)
-    network = make_net_for(KATAGO, encoder, passes=True, heads=about.heads, inputs=about.inputs, file=file)
-    return replace(net_of(network.eval(), about, np.empty(0, np.uint64), file.name), has_points=True)
+    config = NetworkConfig(
+        KATAGO22.planes, about.width, about.height, 0, True, about.heads, about.inputs, len(KATAGO22.inputs)
+    )
+    network = KataNetwork(config, file).eval()
+    return replace(net_of(network, about, np.empty(0, np.uint64), file.name), has_points=True)

@@ -178,7 +178,6 @@ def _check_directory(directory: Path, resume: bool, overwrite: bool) -> Run | No
 
 
 def _require_same_run(directory: Path, saved: dict[str, Any], run: Run) -> None:
-    """Raise RecipeError with the first difference from the run to be resumed."""
     for name, old, new in (("recipe", saved["recipe"], run.recipe), ("inputs", saved["inputs"], run.inputs)):
         difference = first_difference(name, old, new)
         if difference is not None:

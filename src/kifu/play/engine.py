@@ -524,7 +524,6 @@ class Engine:
         return "\n".join(" ".join(to_gtp(p, board.width, board.height) for p in chain) for chain in chains)
 
     def _dead(self) -> npt.NDArray[np.bool_]:
-        """Return a mask, [n] bool, of the stones that are dead by the net's ownership."""
         dead = self.player.evaluator.judge_dead(self.game)
         return np.zeros(self.game.board.pass_move, np.bool_) if dead is None else dead
 

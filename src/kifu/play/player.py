@@ -328,7 +328,6 @@ class Player:
         return int(np.where(wanted, policy[:-1], 0).argmax()) if wanted.any() else game.board.pass_move
 
     def _evaluate_before_pass(self, game: GameSession, colour: int) -> npt.NDArray[np.float32]:
-        """Return the policy without the pass that ends the game so far."""
         word = game.moves[-1]
         game.undo()
         try:

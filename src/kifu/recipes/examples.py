@@ -14,13 +14,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from threading import Lock
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from kifu.arrays import Hashes
+from kifu.corpus.catalogue import RowShard
 from kifu.corpus.hashes import mix_words
 from kifu.corpus.schema import GAME_COLUMNS, count_drops, game_arrays, to_numpy
 from kifu.datasets.examples import Batch, GameRuns, Layout
@@ -78,6 +79,9 @@ _MOVES = 220
 _GAMES = 512
 """Games that are counted at once: few enough for the processor's cache."""
 
+_TOKEN_GAMES = 2048
+"""Games that are converted to tokens at once."""
+
 _DRAW_SALT = np.uint64(0x6B69667564726177)
 """Makes the hash for drawing positions independent of the one for sorting them."""
 
@@ -104,13 +108,9 @@ class _ExampleChunk(NamedTuple):
 
 @dataclass(frozen=True)
 class _ExampleJob(SetJob):
-    """Base of jobs that select positions."""
+    """Selects positions; counts, renders, divides and sorts their examples."""
 
     recipe: ExamplesRecipe
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return (*_COLUMNS, *label_columns(self.layout.labels))
 
     @cached_property
     def encoder(self) -> FrameEncoder:
@@ -119,6 +119,19 @@ class _ExampleJob(SetJob):
     @cached_property
     def layout(self) -> Layout:
         return self.recipe.layout()
+
+    @cached_property
+    def writer(self) -> type[Writer]:
+        return find_writer(self.recipe.format)
+
+    @property
+    def rendered_games(self) -> int:
+        """The number of games that are rendered at a time: those of examples of about `CHUNK_BYTES`."""
+        drawn = min(self.recipe.positions.per_game or _MOVES, _MOVES)
+        return min(max(CHUNK_BYTES // (drawn * self.layout.packed_bytes), 4), 2048)
+
+    def read(self, rows: int) -> Callable[[RowShard], Iterator[RowSlice]]:
+        return self.reader((*_COLUMNS, *label_columns(self.layout.labels)), rows)
 
     def _select(self, batch: pa.RecordBatch) -> tuple[Positions, Hashes, npt.NDArray[np.int64], Counter[str], int]:
         """Return the selected positions, the hashes [B] of seed, game and ply, and `usable_rows`."""
@@ -138,32 +151,11 @@ class _ExampleJob(SetJob):
             positions, keys = positions.take(np.flatnonzero(drawn)), keys[drawn]
         return positions, keys, rows, drops, elsewhere
 
-
-@dataclass(frozen=True)
-class _CountExamples(_ExampleJob):
-    """Counts the examples of slices."""
-
-    slice_rows = _GAMES
-
-    def process(self, item: RowSlice) -> int:
+    def count(self, item: RowSlice) -> int:
         return len(self._select(item.batch)[0])
 
-
-@dataclass(frozen=True)
-class _RenderExamples(_ExampleJob):
-    """Renders examples; those in corpus order are prepared for the writer of the format."""
-
-    @cached_property
-    def writer(self) -> type[Writer]:
-        return find_writer(self.recipe.format)
-
-    @property
-    def slice_rows(self) -> int:
-        """Maximum number of rows that are rendered at a time: examples of about `CHUNK_BYTES`."""
-        drawn = min(self.recipe.positions.per_game or _MOVES, _MOVES)
-        return min(max(CHUNK_BYTES // (drawn * self.layout.packed_bytes), 4), 2048)
-
-    def process(self, item: RowSlice) -> _ExampleChunk:
+    def render(self, item: RowSlice) -> _ExampleChunk:
+        """Render the examples of a slice; those in corpus order are prepared for the writer of the format."""
         batch = item.batch
         positions, keys, rows, drops, elsewhere = self._select(batch)
         encoded = self.encoder.encode(positions, self.encoder.context_of(batch))
@@ -187,41 +179,27 @@ class _RenderExamples(_ExampleJob):
             content.ply.astype(np.uint16), drops, elsewhere,
         )  # fmt: skip
 
+    def divide(self, folder: Path, bits: int, item: RowSlice) -> tuple[RangeFile | None, Counter[str], int]:
+        """Write the examples of a slice, rendered one chunk at a time, to a range file.
 
-_Divided: TypeAlias = tuple[RangeFile | None, Counter[str], int]
-"""A file with the columns of `_ExampleChunk.columns`, or None without examples; and what `_ExampleChunk` counts."""
+        bits: number of highest bits of the key that determine the range.
 
-
-@dataclass(frozen=True)
-class _DivideExamples(_ExampleJob):
-    """Renders examples and writes them to range files.
-
-    bits: number of highest bits of the key that determine the range.
-    """
-
-    folder: Path
-    bits: int
-
-    @cached_property
-    def _render(self) -> _RenderExamples:
-        return _RenderExamples(self.recipe, self.set)
-
-    @property
-    def slice_rows(self) -> int:
-        """Maximum number of rows in a slice, whose examples are in one file."""
-        return self._render.slice_rows * FILE_CHUNKS
-
-    def process(self, item: RowSlice) -> _Divided:
-        """Render the examples of a slice, one chunk at a time, and write them."""
-        size = self._render.slice_rows
-        slices = (RowSlice(item.first + at, item.batch.slice(at, size)) for at in range(0, len(item.batch), size))
-        drops, elsewhere, columns = Counter[str](), 0, list[Columns]()
-        for chunk in map(self._render.process, slices):
+        Returns:
+            A file with the columns of `_ExampleChunk.columns`, or None without examples; `drops` and `elsewhere`.
+        """
+        size, columns, drops, elsewhere = self.rendered_games, list[Columns](), Counter[str](), 0
+        for at in range(0, len(item.batch), size):
+            chunk = self.render(RowSlice(item.first + at, item.batch.slice(at, size)))
             drops, elsewhere = drops + chunk.drops, elsewhere + chunk.elsewhere
             if len(chunk.keys):
                 columns.append(chunk.columns())
-        file = write_ranges(self.folder, concat_columns(columns), KEYS, 0, self.bits) if columns else None
+        file = write_ranges(folder, concat_columns(columns), KEYS, 0, bits) if columns else None
         return file, drops, elsewhere
+
+    def sort(self, item: tuple[_LoadedRange, int]) -> Any:
+        """Prepare a group of the examples of a range, from the given row on, for the writer."""
+        batch, order = item[0].load()
+        return self.writer.prepare(batch.take(order[item[1] : item[1] + GROUP_ROWS]), self.layout)
 
 
 class _LoadedRange:
@@ -242,32 +220,13 @@ class _LoadedRange:
             return self._sorted
 
 
-@dataclass(frozen=True)
-class _EncodeSorted:
-    """Sorts ranges of examples, and prepares them for the writer. An item is a loaded range and the first row in it.
+def _groups(load: Callable[[], Columns], rows: int) -> Iterator[tuple[_LoadedRange, int]]:
+    loaded = _LoadedRange(load)
+    return ((loaded, first) for first in range(0, rows, GROUP_ROWS))
 
-    folder: the directory of the range files.
-    """
 
-    recipe: ExamplesRecipe
-    folder: Path
-
-    @cached_property
-    def layout(self) -> Layout:
-        return self.recipe.layout()
-
-    @cached_property
-    def writer(self) -> type[Writer]:
-        return find_writer(self.recipe.format)
-
-    def read(self, shard: KeyRange) -> Iterator[tuple[_LoadedRange, int]]:
-        loaded = _LoadedRange(partial(load_range, self.folder, shard))
-        return ((loaded, first) for first in range(0, shard.rows, GROUP_ROWS))
-
-    def process(self, item: tuple[_LoadedRange, int]) -> Any:
-        loaded, first = item
-        batch, order = loaded.load()
-        return self.writer.prepare(batch.take(order[first : first + GROUP_ROWS]), self.layout)
+def _read_range(folder: Path, shard: KeyRange) -> Iterator[tuple[_LoadedRange, int]]:
+    return _groups(partial(load_range, folder, shard), shard.rows)
 
 
 def _lowest_of_each(group: npt.NDArray[np.int64], keys: Hashes, most: int) -> npt.NDArray[np.bool_]:
@@ -302,19 +261,18 @@ def build_examples(
 
 def _write_examples(recipe: ExamplesRecipe, plan: SetPlan) -> Manifest:
     """Write one data set."""
-    layout = recipe.layout()
-    counting = _CountExamples(recipe, plan.set)
-    expected = sum(plan.executor.run(counting.process, plan.shards, counting.read))
+    layout, job = recipe.layout(), _ExampleJob(recipe, plan.set)
+    expected = sum(plan.executor.run(job.count, plan.shards, job.read(_GAMES)))
     with (
         ManifestCounts(plan.set, plan.path) as counts,
         open_writer(recipe.format, plan.path, layout, expected) as writer,
     ):
         if recipe.order == "corpus":
-            prepared = _in_order(recipe, plan, counts)
+            prepared = _in_order(job, plan, counts)
         elif expected * layout.packed_bytes <= WINDOW_BYTES:
-            prepared = _sort_in_memory(recipe, plan, counts, expected)
+            prepared = _sort_in_memory(job, plan, counts, expected)
         else:
-            prepared = _sort_on_disk(recipe, plan, counts, expected)
+            prepared = _sort_on_disk(job, plan, counts, expected)
         with closing(prepared), _progress("building", plan, expected) as bar:
             for group in prepared:
                 before = writer.examples
@@ -322,50 +280,44 @@ def _write_examples(recipe: ExamplesRecipe, plan: SetPlan) -> Manifest:
                 bar.advance(writer.examples - before)
         if recipe.order == "shuffled":
             for catalogue in plan.catalogues:
-                counts.end_archive(catalogue.name, catalogue.digest)
+                counts.end_archive(catalogue.catalogue.path.name, catalogue.digest)
         written = writer.commit({"recipe": recipe.name, "title": recipe.title, "set": plan.set})
         return counts.manifest(recipe, plan.games, plan.sources, written, recipe.example_format.name, layout.plane_set)
 
 
-def _in_order(recipe: ExamplesRecipe, plan: SetPlan, counts: ManifestCounts) -> Generator[Any]:
+def _in_order(job: _ExampleJob, plan: SetPlan, counts: ManifestCounts) -> Generator[Any]:
     """Yield the examples, prepared for the writer, in the order of the catalogues."""
-    job = _RenderExamples(recipe, plan.set)
-    for catalogue in plan.catalogues:
-        for chunk in plan.executor.run(job.process, catalogue.shards, job.read):
-            yield chunk.content
-            counts.add_dropped(chunk.drops, chunk.elsewhere)
-            counts.add_games(chunk.member, chunk.rows, chunk.plies)
-        counts.end_archive(catalogue.name, catalogue.digest)
+    for chunk in plan.run(counts, job.render, job.read(job.rendered_games)):
+        yield chunk.content
+        counts.add_dropped(chunk.drops, chunk.elsewhere)
+        counts.add_games(chunk.member, chunk.rows, chunk.plies)
 
 
-def _sort_in_memory(recipe: ExamplesRecipe, plan: SetPlan, counts: ManifestCounts, expected: int) -> Generator[Any]:
+def _sort_in_memory(job: _ExampleJob, plan: SetPlan, counts: ManifestCounts, expected: int) -> Generator[Any]:
     """Yield the examples, prepared for the writer, in the order of their keys."""
-    job, columns, rows = _RenderExamples(recipe, plan.set), list[Columns](), 0
+    columns, rows = list[Columns](), 0
     with _progress("drawing", plan, expected) as bar:
-        for chunk in plan.executor.run(job.process, plan.shards, job.read):
+        for chunk in plan.executor.run(job.render, plan.shards, job.read(job.rendered_games)):
             counts.add_dropped(chunk.drops, chunk.elsewhere)
             columns.append(chunk.columns())
             bar.advance(len(chunk.keys))
             rows += len(chunk.keys)
-    loaded = _LoadedRange(partial(concat_columns, columns))
-    groups = ((loaded, first) for first in range(0, rows, GROUP_ROWS))
-    yield from plan.executor.map(_EncodeSorted(recipe, Path()).process, groups)
+    yield from plan.executor.map(job.sort, _groups(partial(concat_columns, columns), rows))
 
 
-def _sort_on_disk(recipe: ExamplesRecipe, plan: SetPlan, counts: ManifestCounts, expected: int) -> Generator[Any]:
+def _sort_on_disk(job: _ExampleJob, plan: SetPlan, counts: ManifestCounts, expected: int) -> Generator[Any]:
     """Yield the examples, prepared for the writer, in the order of their keys."""
-    max_rows = max(WINDOW_BYTES // recipe.layout().packed_bytes, 1)
+    max_rows = max(WINDOW_BYTES // job.layout.packed_bytes, 1)
+    bits, files, read = fan_out(expected, max_rows), list[RangeFile](), job.read(job.rendered_games * FILE_CHUNKS)
     with spill_folder(plan.path) as folder:
-        divide, files = _DivideExamples(recipe, plan.set, folder, fan_out(expected, max_rows)), []
         with _progress("drawing", plan, expected) as bar:
-            for file, drops, elsewhere in plan.executor.run(divide.process, plan.shards, divide.read):
+            for file, drops, elsewhere in plan.executor.run(partial(job.divide, folder, bits), plan.shards, read):
                 counts.add_dropped(drops, elsewhere)
                 if file is not None:
                     files.append(file)
                     bar.advance(int(file.rows.sum()))
-        ranges = split_ranges(plan.executor, folder, collect_ranges(files, divide.bits), KEYS, max_rows)
-        encode = _EncodeSorted(recipe, folder)
-        yield from plan.executor.run(encode.process, ranges, encode.read)
+        ranges = split_ranges(plan.executor, folder, collect_ranges(files, bits), KEYS, max_rows)
+        yield from plan.executor.run(job.sort, ranges, partial(_read_range, folder))
 
 
 def _progress(doing: str, plan: SetPlan, expected: int) -> AbstractContextManager[Progress]:
@@ -386,14 +338,13 @@ def _write_tokens(recipe: TokensRecipe, plan: SetPlan) -> Manifest:
         TokenWriter(plan.path, recipe.tokenizer()) as writer,
         plan.progress(f"building {plan.path.name}", plan.games, "games") as bar,
     ):
-        for catalogue in plan.catalogues:
-            for chunk in plan.executor.run(job.process, catalogue.shards, job.read):
-                writer.append(chunk.tokens, chunk.ends, chunk.games)
-                counts.add_dropped(chunk.drops, chunk.elsewhere)
-                ones = np.ones(len(chunk.member), np.int32)
-                counts.add_games(chunk.member, ones, np.zeros(len(ones), np.uint16))
-                bar.advance(chunk.read)
-            counts.end_archive(catalogue.name, catalogue.digest)
+        read = job.reader((*job.tokenizer.columns, "id", "drop"), _TOKEN_GAMES)
+        for chunk in plan.run(counts, job.process, read):
+            writer.append(chunk.tokens, chunk.ends, chunk.games)
+            counts.add_dropped(chunk.drops, chunk.elsewhere)
+            ones = np.ones(len(chunk.member), np.int32)
+            counts.add_games(chunk.member, ones, np.zeros(len(ones), np.uint16))
+            bar.advance(chunk.read)
         written = writer.commit({"recipe": recipe.name, "title": recipe.title, "set": plan.set})
         return counts.manifest(recipe, plan.games, plan.sources, written, FORMAT, "")
 
@@ -415,15 +366,10 @@ class _WriteTokens(SetJob):
     """Converts the games of a set to tokens."""
 
     recipe: TokensRecipe
-    slice_rows = 2048
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
         return self.recipe.tokenizer()
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return (*self.tokenizer.columns, "id", "drop")
 
     def process(self, item: RowSlice) -> _TokenChunk:
         batch = item.batch

@@ -11,11 +11,11 @@ import importlib.metadata
 import logging
 import os
 import shutil
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
@@ -88,6 +88,7 @@ class _AnyManifest(Protocol):
 
 
 M = TypeVar("M", bound=_AnyManifest)
+T = TypeVar("T")
 SetRecipe = TypeVar("SetRecipe", bound=SplitRecipe)
 
 _COUNTS = ("set", "format", "plane_set", "examples", "bytes", "blake3", "read", "kept", "elsewhere", "drops")
@@ -410,7 +411,7 @@ class ManifestCounts:
 
     def end_archive(self, name: str, digest: str) -> None:
         """Finish an archive or a catalogue with this hash."""
-        self._archives.append(ArchiveRows(name, digest, self._games, self._rows))
+        self._archives.append(ArchiveRows(utf8_name(name), digest, self._games, self._rows))
         self._games = self._rows = 0
 
     def __enter__(self) -> Self:
@@ -459,16 +460,6 @@ class CatalogueInput(NamedTuple):
     digest: str
     shards: list[RowShard]
 
-    @property
-    def name(self) -> str:
-        """Its file name."""
-        return utf8_name(self.catalogue.path.name)
-
-    @classmethod
-    def of(cls, catalogue: Catalogue) -> CatalogueInput:
-        """Divide a catalogue into shards. Raises FormatError."""
-        return cls(catalogue, catalogue.digest(), catalogue.shards())
-
 
 class RowSlice(NamedTuple):
     """Rows of a catalogue that are processed together; first: index of the first one."""
@@ -477,7 +468,7 @@ class RowSlice(NamedTuple):
     batch: pa.RecordBatch
 
 
-def row_slices(shard: RowShard, columns: Iterable[str], rows: int) -> Iterator[RowSlice]:
+def row_slices(columns: Iterable[str], rows: int, shard: RowShard) -> Iterator[RowSlice]:
     """Yield all rows of a shard, `rows` at a time, with these columns. Columns may repeat."""
     first = shard.row
     for batch in read_shard(shard, list(dict.fromkeys(columns)), rows):
@@ -486,26 +477,16 @@ def row_slices(shard: RowShard, columns: Iterable[str], rows: int) -> Iterator[R
 
 
 @dataclass(frozen=True)
-class SetJob(ABC):
-    """Base of what reads and processes slices of rows of catalogues for one set of a recipe."""
+class SetJob:
+    """Base of what processes slices of rows of catalogues for one set of a recipe."""
 
     recipe: SplitRecipe
     set: str
 
-    @property
-    @abstractmethod
-    def columns(self) -> Iterable[str]:
-        """Columns that are needed, besides those of the split. They may repeat."""
-
-    @property
-    @abstractmethod
-    def slice_rows(self) -> int:
-        """Maximum number of rows in a slice."""
-
-    def read(self, shard: RowShard) -> Iterator[RowSlice]:
-        """Yield the slices of a shard."""
+    def reader(self, columns: Iterable[str], rows: int) -> Callable[[RowShard], Iterator[RowSlice]]:
+        """Return the function that yields the slices of a shard, with these columns and those of the split."""
         split = self.recipe.split
-        return row_slices(shard, (*self.columns, *(split.columns if split else ())), self.slice_rows)
+        return partial(row_slices, (*columns, *(split.columns if split else ())), rows)
 
     def in_set(self, batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
         """Return whether each row, with the columns of the split, is in the set: [G] bool."""
@@ -549,6 +530,14 @@ class SetPlan(NamedTuple):
         """The shards of all catalogues."""
         return [shard for each in self.catalogues for shard in each.shards]
 
+    def run(
+        self, counts: ManifestCounts, process: Callable[[RowSlice], T], read: Callable[[RowShard], Iterator[RowSlice]]
+    ) -> Iterator[T]:
+        """Yield the results of a map over the rows, in order; each catalogue is an archive of the manifest."""
+        for each in self.catalogues:
+            yield from self.executor.run(process, each.shards, read)
+            counts.end_archive(each.catalogue.path.name, each.digest)
+
 
 def build_sets(
     recipe: SetRecipe,
@@ -589,7 +578,8 @@ def build_sets(
                     stack.enter_context(locked_folder(into))  # no other build may replace its catalogue meanwhile
                     clean = recipe.clean or load_cleaning_rules("legal")
                     catalogues = [ingest_sources(hashed, into / CATALOGUE, clean, options)]
-                inputs, infos = [CatalogueInput.of(each) for each in catalogues], [each.info for each in hashed]
+                inputs = [CatalogueInput(each, each.digest(), each.shards()) for each in catalogues]
+                infos = [each.info for each in hashed]
                 split = recipe.split and recipe.split.fit([each.path for each in catalogues])
                 fitted = recipe.model_copy(update={"split": split})
 

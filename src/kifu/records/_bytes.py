@@ -129,14 +129,6 @@ def end_of_line(data: Bytes, i: Int, stop: Int) -> Int:
 
 
 @inline_kernel
-def end_of_any_line(data: Bytes, i: Int, stop: Int) -> Int:
-    r"""Return the position of the \n or \r that ends the line at `i`, or `stop`."""
-    while i < stop and data[i] != LINE_FEED and data[i] != CARRIAGE_RETURN:
-        i += 1
-    return i
-
-
-@inline_kernel
 def read_id(data: Bytes, i: Int, stop: Int) -> tuple[Int, Int]:
     """Read a game's number and the tab after it: (position after the tab, number), or (-1, -1) without them."""
     begin, value = i, 0

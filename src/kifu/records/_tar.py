@@ -18,7 +18,6 @@ from kifu.kernel import inline_kernel, kernel
 from kifu.records._streams import ByteStream, rest_is_zero
 from kifu.records.detect import (
     OTHER,
-    OTHER_BYTES,
     OTHER_LINK,
     OTHER_SPECIAL,
     count_listed,
@@ -210,7 +209,7 @@ def _after_sparse_map(data: Bytes, head: int, filled: int) -> int:
 class _TarRows(NamedTuple):
     """Fields of a `RecordBlock` and the list of `list_other`, to be filled.
 
-    They hold a row and an entry per 512 bytes of data, and as many bytes of names as of data.
+    They hold a row per 512 bytes of data, and as many bytes of names and of the list as of data.
     """
 
     start: npt.NDArray[np.int64]
@@ -303,7 +302,7 @@ def _walk_block(source: str, data: Bytes, filled: int, state: npt.NDArray[np.int
         drop=np.empty(max_rows, np.uint8),
         names=np.empty(len(data), np.uint8),
         name_offset=np.zeros(max_rows + 1, np.int64),
-        others=np.empty(max_rows * OTHER_BYTES, np.uint8),
+        others=np.empty(len(data), np.uint8),
     )
     status = _walk(data, filled, state, np.empty(4, np.int64), out)
     rows, name_bytes = int(state[_ROWS]), int(state[_NAME_BYTES])

@@ -23,7 +23,6 @@ from kifu.kernel import inline_kernel, kernel
 from kifu.records._streams import inflate_into
 from kifu.records.detect import (
     OTHER,
-    OTHER_BYTES,
     OTHER_LINK,
     count_listed,
     is_index_member,
@@ -150,7 +149,7 @@ def _list_records(
     while state[_POSITION] < end:
         entry = state[_POSITION]
         full = rows == len(out.table) or name_end + _LONGEST_NAME > len(names)
-        if full or others_end + OTHER_BYTES > len(others):
+        if full or others_end + _LONGEST_NAME + 2 > len(others):
             status = _MORE
             break
         if entry + _CENTRAL_HEADER > end and not is_last:
@@ -313,7 +312,7 @@ def _listed_blocks(
             drop=np.empty(_ROWS_AT_ONCE, np.uint8),
             names=np.empty(_NAMES_AT_ONCE + _LONGEST_NAME, np.uint8),
             name_offset=np.zeros(_ROWS_AT_ONCE + 1, np.int64),
-            others=np.empty(_OTHERS_AT_ONCE, np.uint8),
+            others=np.empty(_OTHERS_AT_ONCE + _LONGEST_NAME + 2, np.uint8),
         )
         stop = min(position + _DIRECTORY_AT_ONCE, end)
         state[_POSITION] = 0

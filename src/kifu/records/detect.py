@@ -61,13 +61,9 @@ _KEYS = tuple(int.from_bytes(extension, "big") for extension in _EXTENSIONS)
 _KIND_OF = tuple(_KINDS.values())
 _DOUBTFUL = tuple(extension in _DOUBTFUL_EXTENSIONS for extension in _EXTENSIONS)
 
-OTHER_BYTES = 32
-"""Maximum bytes of an entry of `list_other`."""
-
-OTHER, OTHER_LINK, OTHER_SPECIAL, _SYSTEM = (ord(c) for c in "olsm")
+OTHER, OTHER_LINK, OTHER_SPECIAL = (ord(c) for c in "ols")
 LINK = "link"
-_REASONS = {b"l": LINK, b"s": "special", b"m": "AppleDouble"}
-_LONGEST_KIND = 13  # bytes of an extension with its dot, see _EXTENSION
+_REASONS = {b"l": LINK, b"s": "special"}
 
 _JUNK_LIMIT = 64 << 10
 """Bytes within which a record must begin in a file or member of a doubtful name."""
@@ -152,31 +148,13 @@ def is_record_member(names: Bytes, begin: int, end: int) -> bool:
 
 @inline_kernel
 def list_other(names: Bytes, begin: int, end: int, reason: int, others: Bytes, at: int) -> int:
-    """Append a member that is not read to a list, from which `count_listed` counts them by kind.
+    """Append a member that is not read, names[begin:end], to a list for `count_listed`, and return the list's end.
 
-    Args:
-        names: uint8, with its name in names[begin:end].
-        others: uint8, the list, with room for OTHER_BYTES more.
-
-    Returns:
-        The new end of the list.
+    others: uint8, with room for the name and two more bytes.
     """
     others[at] = reason
-    others[at + 1] = 0
-    if reason != OTHER:
-        return at + 2
-    base = _base(names, begin, end)
-    if base == end:
-        others[at] = _SYSTEM
-        return at + 2
-    dot = _last_dot(names, base, end)
-    if dot > base and _without_compression(names, base, end) == dot:
-        inner = _last_dot(names, base, dot)
-        dot = inner if inner > base and dot - inner <= _LONGEST_KIND else dot
-    if dot <= base or end - dot > OTHER_BYTES - 2:
-        return at + 2
     at += 1
-    for i in range(dot, end):
+    for i in range(begin, end if reason == OTHER else begin):
         if names[i] == 0:
             break
         others[at] = names[i]
@@ -540,7 +518,5 @@ def count_kinds(names: Iterable[bytes]) -> Counter[str]:
 
 def count_listed(others: Bytes) -> Counter[str]:
     """Return the number of members in a list of `list_other`, by `left_out_kind`."""
-    counts = Counter[str]()
-    for entry, count in Counter(others.tobytes().split(b"\0")[:-1]).items():
-        counts[_REASONS.get(entry) or left_out_kind(entry)] += count
-    return counts
+    entries = others.tobytes().split(b"\0")[:-1]
+    return Counter(_REASONS.get(entry) or left_out_kind(entry[1:]) for entry in entries)

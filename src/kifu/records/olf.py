@@ -65,7 +65,7 @@ _TEXT_FIELDS = np.array(
     ]
 )
 
-NEWLINE, HYPHEN = ord("\n"), ord("-")
+HYPHEN = ord("-")
 UPPER_A, LOWER_A = ord("A"), ord("a")
 PASS_LETTER = 19
 """The t of TT and tt."""
@@ -208,13 +208,8 @@ def handicap_moves(
             return 0
         else:
             seen[move] = stamp
-    return count + is_pass_before_white_move(moves, at + count, stop, points)
-
-
-@inline_kernel
-def is_pass_before_white_move(moves: npt.NDArray[np.uint16], at: Int, stop: Int, points: Int) -> Int:
-    """Return 1 if White passes in moves[at] and then moves again, else 0."""
-    return 1 if at + 1 < stop and moves[at] == points | WHITE_BIT and moves[at + 1] & WHITE_BIT else 0
+    at += count
+    return count + (1 if at + 1 < stop and moves[at] == points | WHITE_BIT and moves[at + 1] & WHITE_BIT else 0)
 
 
 @inline_kernel

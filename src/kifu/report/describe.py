@@ -258,7 +258,6 @@ def _values(values: npt.NDArray[Any]) -> str:
 
 
 def _best_moves(policy: npt.NDArray[np.float32], layout: Layout) -> str:
-    """Return the moves with the highest shares of a policy of the whole board."""
     best = np.argsort(-policy, kind="stable")[: min(np.count_nonzero(policy), _MOVES_SHOWN)]
     return ", ".join(f"{to_gtp(point, layout.width, layout.height)} {policy[point]:.1%}" for point in best.tolist())
 

@@ -109,12 +109,16 @@ def _score_table(nets: tuple[NetResult, ...]) -> Table:
     for name in more[0]:
         if any(each[name] for each in more):
             table.add_row(name, *(each[name] for each in more))
+    _add_differences(table, nets)
+    return table
+
+
+def _add_differences(table: Table, nets: Sequence[NetResult | NetScores]) -> None:
     if any(net.to_first for net in nets):
         table.add_row("against the first")
         for name in MEASURES:
             cells = (signed(name, net.to_first[name]) if net.to_first else "" for net in nets)
             table.add_row(f"  {TITLES[name]}", *cells)
-    return table
 
 
 def _breakdown_table(name: str, nets: tuple[NetResult, ...]) -> Table:
@@ -126,9 +130,14 @@ def _breakdown_table(name: str, nets: tuple[NetResult, ...]) -> Table:
             measures = [percent(score.top1), f"{score.top3.value:.1%}", f"{score.top5.value:.1%}", nats(score.nll)]
             table.add_row(group, f"{score.positions:,}", *measures)
         return table
-    table = make_table((f"{title}: top-1", "left"), ("n", "right"), *((_cut(net.name), "right") for net in nets))
-    for group, score in nets[0].by[name].items():
-        table.add_row(group, f"{score.positions:,}", *(percent(net.by[name][group].top1) for net in nets))
+    return _group_table(title, name, [_cut(net.name) for net in nets], nets)
+
+
+def _group_table(title: str, by: str, names: Sequence[str], nets: Sequence[NetResult | NetScores]) -> Table:
+    """Return the share of moves found first, of each net in each group of a breakdown."""
+    table = make_table((f"{title}: top-1", "left"), ("n", "right"), *((name, "right") for name in names))
+    for group, score in nets[0].by[by].items():
+        table.add_row(cell(group), f"{score.positions:,}", *(percent(net.by[by][group].top1) for net in nets))
     return table
 
 
@@ -235,7 +244,6 @@ def _headline(each: SetResults) -> str:
 
 
 def _tables(each: SetResults, nets: Sequence[NetScores]) -> Iterator[RenderableType]:
-    """Yield the table of all measures, and those of top-1 by rank, player and window."""
     names = [_cut(net.label, 21) for net in nets]
     table = make_table(("", "left"), *((name, "right") for name in names))
     for measure in MEASURES:
@@ -244,19 +252,10 @@ def _tables(each: SetResults, nets: Sequence[NetScores]) -> Iterator[RenderableT
         if any(net.drift for net in nets):
             cells = (form(net.drift[measure].interval) if net.drift else "" for net in nets)
             table.add_row(f"  in another {each.window}", *cells)
-    if any(net.to_first for net in nets):
-        table.add_row("against the first")
-        for measure in MEASURES:
-            cells = (signed(measure, net.to_first[measure]) if net.to_first else "" for net in nets)
-            table.add_row(f"  {TITLES[measure]}", *cells)
+    _add_differences(table, nets)
     yield table
-    for breakdown, title in (("rank", "rank"), ("player", "player"), ("window", each.window)):
-        table = make_table((f"{title}: top-1", "left"), ("n", "right"), *((name, "right") for name in names))
-        for group, score in nets[0].by[breakdown].items():
-            table.add_row(
-                cell(group), f"{score.positions:,}", *(percent(net.by[breakdown][group].top1) for net in nets)
-            )
-        yield from ("", table)
+    for by, title in (("rank", "rank"), ("player", "player"), ("window", each.window)):
+        yield from ("", _group_table(title, by, names, nets))
 
 
 def _score(net: NetScores) -> Score:

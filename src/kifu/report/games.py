@@ -72,27 +72,19 @@ def _find_row(path: Path, number: int) -> SelectedGame:
     raise GameError(f"{path}: game must be within 1 to {catalogue.rows:,}, got {number}")
 
 
-@dataclass(frozen=True, slots=True)
-class _ShownPosition:
-    """The board after `plies` moves of a game, with the points of the last and the next move, if any."""
-
-    board: Board
-    plies: int
-    last: int | None
-    next: int | None
-
-
-def _position(game: Game, plies: int) -> _ShownPosition:
-    """Return the position after `plies` moves; raise GameError if there are fewer."""
+def board_after(game: Game, plies: int) -> Board:
+    """Return the board after some moves. Raise GameError if there are fewer."""
     if not 0 <= plies <= len(game):
         raise GameError(f"move must be within 0 to {len(game)}, got {plies}")
-    board = game.board(plies)
+    return game.board(plies)
 
+
+def _last_and_next(game: Game, plies: int) -> tuple[int | None, int | None]:
     def point(ply: int) -> int | None:
         at = int(game.moves[ply] & POINT_MASK) if 0 <= ply < len(game) else NO_POINT
         return at if at < game.width * game.height else None
 
-    return _ShownPosition(board, plies, point(plies - 1), point(plies))
+    return point(plies - 1), point(plies)
 
 
 def describe_position(selected: SelectedGame, move: int | None) -> str:
@@ -108,15 +100,15 @@ def describe_position(selected: SelectedGame, move: int | None) -> str:
     head = [str(game), *selected.remarks, ""]
     if game.drop:
         return join_lines(head[:-1])
-    at = _position(game, selected.plies if move is None else move)
-    lines = [*head, *str(at.board).splitlines()]
-    if at.plies < len(game):
-        word = int(game.moves[at.plies])
+    plies = selected.plies if move is None else move
+    lines = [*head, *str(board_after(game, plies)).splitlines()]
+    if plies < len(game):
+        word = int(game.moves[plies])
         side = "White" if word & WHITE_BIT else "Black"
         vertex = (
             to_gtp(word & POINT_MASK, game.width, game.height) if word & POINT_MASK != NO_POINT else "off the board"
         )
-        lines.append(f"after {at.plies} of {len(game)} moves; next: {side} {vertex}")
+        lines.append(f"after {plies} of {len(game)} moves; next: {side} {vertex}")
     else:
         lines.append(f"after all {len(game)} moves")
     return join_lines(lines)
@@ -128,20 +120,20 @@ def position_to_dict(selected: SelectedGame, move: int | None) -> dict[str, Any]
     values: dict[str, Any] = {"game": str(game), "remarks": selected.remarks, "moves": len(game)}
     if game.drop:
         return values
-    at = _position(game, selected.plies if move is None else move)
-    points = {"last": at.last, "next": at.next}
-    names = {name: None if p is None else to_gtp(p, game.width, game.height) for name, p in points.items()}
-    stones = stones_by_colour(np.asarray(at.board.stones).reshape(-1), game.width, game.height)
-    return values | {"move": at.plies, "board": f"{game.width}x{game.height}"} | names | stones
+    plies = selected.plies if move is None else move
+    board, points = board_after(game, plies), zip(("last", "next"), _last_and_next(game, plies))
+    names = {name: None if p is None else to_gtp(p, game.width, game.height) for name, p in points}
+    stones = stones_by_colour(np.asarray(board.stones).reshape(-1), game.width, game.height)
+    return values | {"move": plies, "board": f"{game.width}x{game.height}"} | names | stones
 
 
 def draw_position(game: Game, move: int, out: Path) -> None:
     """Draw the position after `move` moves, with marks on the last and the next move."""
     from kifu.viz.boards import draw_board, save
 
-    at = _position(game, move)
-    title = f"{' - '.join(printable(name or '?') for name in game.players)}, after {at.plies} of {len(game)} moves"
-    save(draw_board(at.board.stones, title=title, last=at.last, ring=at.next), out)
+    board, (last, ring) = board_after(game, move), _last_and_next(game, move)
+    title = f"{' - '.join(printable(name or '?') for name in game.players)}, after {move} of {len(game)} moves"
+    save(draw_board(board.stones, title=title, last=last, ring=ring), out)
 
 
 def stones_by_colour(colours: npt.NDArray[np.uint8], width: int, height: int) -> dict[str, list[str]]:

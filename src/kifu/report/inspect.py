@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -65,26 +64,7 @@ _TOKENS_SHOWN, _VALUES_SHOWN = 32, 5
 def describe_data_set(path: Path) -> str:
     """Return header, counts and checks of a data set as text."""
     detected = detect_format(path)
-    if detected is not None and not detected.is_dat:
-        return join_lines(inspect_examples(path))
-    inspection = inspect_dat(path)
-    plane_set = find_plane_set(inspection.format.plane_set)
-    lines = [
-        f"{path}: {inspection.format.name}, {inspection.format.title}",
-        f"  examples    {inspection.examples:,}"
-        + (f" in {inspection.segments} joined files" if inspection.segments > 1 else ""),
-        f"  bytes       {inspection.bytes:,}",
-        f"  planes      {plane_set.name}, row 0 is the {plane_set.first_row} of the board",
-        f"  stones      {inspection.mean_stones:.1f} on average; {inspection.ko_share:.2%} of the examples have a ko",
-        f"  labels      {inspection.distinct_labels} of 361 points",
-        f"  md5         {inspection.md5}",
-        f"  blake3      {inspection.blake3}",
-        "  marks       all valid",
-        _manifest_line(inspection.manifest),
-    ]
-    if inspection.problems:
-        raise FormatError(f"{path}: " + "; ".join(inspection.problems))
-    return join_lines(lines)
+    return join_lines(inspect_dat(path) if detected is None or detected.is_dat else inspect_examples(path))
 
 
 def _manifest_line(manifest: Manifest | None) -> str:
@@ -96,85 +76,55 @@ def _manifest_line(manifest: Manifest | None) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class DatInspection:
-    """The result of `inspect_dat`.
+def inspect_dat(path: Path) -> list[str]:
+    """Read a whole dat1 or dat2 file, once per hash and once for its planes, and return lines of text.
 
-    Attributes:
-        segments: Number of concatenated files; 1 for a file as it was written.
-        md5: MD5 hash in hex.
-        blake3: BLAKE3 hash in hex.
-        mean_points: For each plane, the mean number of points set in an example; 0.0 without examples.
-        ko_share: Share of the examples with a point set in plane 6, 0 to 1.
-        distinct_labels: Number of points, out of 361, that are the label of an example.
-        manifest: The manifest beside the file; None if it is missing or damaged.
+    Raises:
+        FormatError: It is damaged, has stones of several kinds on a point, or differs from its manifest.
     """
-
-    path: Path
-    format: Format
-    examples: int
-    segments: int
-    bytes: int
-    md5: str
-    blake3: str
-    mean_points: tuple[float, ...]
-    mean_stones: float
-    ko_share: float
-    distinct_labels: int
-    manifest: Manifest | None
-    problems: tuple[str, ...]
-
-
-def inspect_dat(path: str | Path) -> DatInspection:
-    """Read a whole dat1 or dat2 file, once per hash and once for its planes."""
-    path = Path(path)
     with Dat(path) as dat:
-        points = np.zeros(dat.dat_layout.planes, np.int64)
         labels = np.zeros(361, np.int64)
         stones = shared = with_ko = 0
         for start in range(0, len(dat), _DAT_ROWS):
             planes, moves = dat[start : start + _DAT_ROWS]
-            by_plane = planes.sum(axis=0, dtype=np.uint16).sum(axis=(1, 2), dtype=np.int64)
             occupied = int(np.count_nonzero(np.bitwise_or.reduce(planes[:, :6], axis=1)))
-            points += by_plane
             stones += occupied
-            shared += int(by_plane[:6].sum()) - occupied
+            shared += int(np.count_nonzero(planes[:, :6])) - occupied
             with_ko += int(planes[:, 6].any(axis=(1, 2)).sum())
             labels += np.bincount(moves, minlength=361)
     n = max(len(dat), 1)
     md5, blake3 = _hashes(path)
-    problems = []
+    problems, manifest = [], None
     if shared:
         problems.append(
             f"{shared:,} stones are in more than one of the planes 0 to 5, "
             "as in dat2 files that the kgsgo program made before December 2015"
         )
-    manifest = None
     try:
         manifest = read_manifest(path)
     except FormatError as error:
         problems.append(str(error))
     if manifest is not None:
         problems += _contradictions(manifest, dat, blake3)
-    return DatInspection(
-        path=path,
-        format=dat.format,
-        examples=len(dat),
-        segments=dat.segments,
-        bytes=dat.bytes,
-        md5=md5,
-        blake3=blake3,
-        mean_points=tuple((points / n).tolist()),
-        mean_stones=stones / n,
-        ko_share=with_ko / n,
-        distinct_labels=int(np.count_nonzero(labels)),
-        manifest=manifest,
-        problems=tuple(problems),
-    )
+    if problems:
+        raise FormatError(f"{path}: " + "; ".join(problems))
+    plane_set = find_plane_set(dat.format.plane_set)
+    joined = f" in {dat.segments} joined files" if dat.segments > 1 else ""
+    return [
+        f"{path}: {dat.format.name}, {dat.format.title}",
+        f"  examples    {len(dat):,}{joined}",
+        f"  bytes       {dat.bytes:,}",
+        f"  planes      {plane_set.name}, row 0 is the {plane_set.first_row} of the board",
+        f"  stones      {stones / n:.1f} on average; {with_ko / n:.2%} of the examples have a ko",
+        f"  labels      {np.count_nonzero(labels)} of 361 points",
+        f"  md5         {md5}",
+        f"  blake3      {blake3}",
+        "  marks       all valid",
+        _manifest_line(manifest),
+    ]
 
 
 def _contradictions(manifest: Manifest, dat: Dat, blake3: str) -> list[str]:
-    """Return one line per fact of the file that differs from its manifest."""
     facts = {"format": dat.format.name, "examples": len(dat), "bytes": dat.bytes, "blake3": blake3}
     name, origins = manifest_path(dat.path).name, origins_path(dat.path)
     lines = [
@@ -358,7 +308,6 @@ def _without_weight(targets: npt.NDArray[np.float32]) -> list[str]:
 
 
 def _moves(counts: npt.NDArray[np.int16], width: int, height: int, weight: Any) -> str:
-    """Return the moves with the highest counts in a policy target."""
     if weight == 0:
         return "unknown"
     best = np.argsort(-counts.astype(np.int64), kind="stable")[: min(np.count_nonzero(counts), _MOVES_SHOWN)]

@@ -130,7 +130,6 @@ def _values(name: str, counts: Counts, stats: Stats) -> Table:
 
 
 def _ranks(stats: Stats, width: int) -> tuple[str, Table]:
-    """Return title and table of games by rank, without empty bands, abbreviated to fit the width."""
     from kifu.corpus.stats import BANDS
 
     down = [k for k in range(len(BANDS)) if any(stats.ranks[k])]

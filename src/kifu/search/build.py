@@ -166,7 +166,6 @@ def _is_indexed(parquet: Path, plies: int) -> bool:
 
 
 def _take(blocks: Iterator[tuple[Columns, Columns]], rows: int, bar: Progress) -> Iterator[tuple[Columns, Columns]]:
-    """Yield the blocks of the next `rows` games."""
     while rows:
         positions, arrays = next(blocks)
         yield positions, arrays
@@ -210,7 +209,6 @@ def _write_index(
 
 
 def _array_bytes(name: str, header: IndexHeader, pieces: Iterable[npt.NDArray[Any]]) -> Iterator[bytes | memoryview]:
-    """Yield the bytes of an array, given in pieces, and its padding."""
     dtype, shape = header.arrays()[name]
     size = 0
     for piece in pieces:

@@ -325,7 +325,6 @@ def _padded_bytes(dtype: np.dtype[Any], shape: tuple[int, ...]) -> int:
 
 
 def _parse_header(path: Path, data: bytes) -> IndexHeader:
-    """Return the header at the start of a file. Raises FormatError."""
     if not data.startswith(_MAGIC):
         raise FormatError(f"{path} is not a search index")
     version, length = (int.from_bytes(data[at : at + 2], "little") for at in (len(_MAGIC), len(_MAGIC) + 2))

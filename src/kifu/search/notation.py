@@ -288,7 +288,6 @@ def format_pattern(pattern: Pattern) -> str:
 
 
 def _read_cells(rows: list[list[str]]) -> tuple[dict[int, list[tuple[int, int]]], tuple[int, ...]]:
-    """Return the points of the numbered moves, and the cells."""
     numbered: dict[int, list[tuple[int, int]]] = {}
     for y, row in enumerate(rows):
         for x, cell in enumerate(row):

@@ -116,10 +116,7 @@ def record_position(data: bytes, ply: int | None = None) -> Position:
     """Return a position of the first game of a record.
 
     Raises RecordError if there is no game, and GameError if the game is dropped, has an illegal move, or has fewer
-    moves.
-
-    Args:
-        ply: The number of moves before it; None for the final position.
+    moves. ply: the number of moves before it; None for the final position.
     """
     game = read_sgf(data)
     if ply is not None and ply > len(game):
@@ -268,8 +265,7 @@ def cut(
 def pattern_from_position(position: Position, rectangle: str | Rectangle) -> Pattern:
     """Return a rectangle of a position as a pattern, anchored by the edges of the board that it touches.
 
-    Args:
-        rectangle: Two of its corners as GTP vertices, such as "C12:H19", or the rectangle.
+    rectangle: two of its corners as GTP vertices, such as "C12:H19", or the rectangle.
 
     Raises:
         RecipeError: The rectangle is not on the board, or touches three edges or two opposite ones.
@@ -284,15 +280,14 @@ def sequence_pattern(
 ) -> Pattern:
     """Return the pattern of moves played in order in a part of the board that is empty before.
 
+    Raises RecipeError if a move is not one, is illegal, or lies outside the rectangle; or as `pattern_from_position`.
+
     Args:
         moves: GTP vertices or SGF points, as for `kifu.search.position.parse_position`. A pass means that its player
             plays elsewhere.
         rectangle: As for `pattern_from_position`; by default the smallest in a corner that contains all moves.
         height: Rows; as many as columns by default.
         min_size: Columns and rows that the default rectangle has at least.
-
-    Raises:
-        RecipeError: A move is not one, is illegal, or lies outside the rectangle; or as for `pattern_from_position`.
     """
     height = width if height is None else height
     _, played = play_moves(moves, width, height)
@@ -306,7 +301,6 @@ def sequence_pattern(
 
 
 def _corner_around(points: Sequence[int], width: int, height: int, min_size: int) -> Rectangle:
-    """Return the smallest rectangle in a corner of the board that contains points."""
     box = bounding_box(points, width)
     across, down = min(min_size, width), min(min_size, height)
     left, right = max(box.right + 1, across), max(width - box.left, across)
@@ -351,7 +345,6 @@ def pattern_from_sgf(data: bytes) -> Pattern:
 
 
 def _find_markup(game: Game) -> tuple[Game, _Properties]:
-    """Return the game up to its first node with markup, and the properties of this node."""
     for end, properties in node_properties(game.record):
         if any(name in properties for name in ("VW", *_MARKS)):
             return read_sgf(game.record[:end] + b")"), properties
@@ -382,7 +375,6 @@ def _points(name: str, properties: _Properties, width: int, height: int) -> Iter
 
 
 def _mark_cells(cells: list[int], marks: Mapping[str, Sequence[int]], board: Board) -> list[int]:
-    """Return cells with the meaning of triangles, squares and circles."""
     for point in marks["SQ"]:
         if cells[point] == EMPTY_CELL:
             vertex = to_gtp(point, board.width, board.height)

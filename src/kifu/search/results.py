@@ -294,10 +294,8 @@ class Hits(FoundGames):
     def write_games(self, path: str | os.PathLike[str]) -> None:
         """Write a catalogue of the games with hits, in the order of this catalogue.
 
-        Its metadata holds the pattern and the BLAKE3 of this catalogue. Memory does not grow with the games.
-
-        Raises:
-            FormatError: This catalogue is damaged.
+        Its metadata holds the pattern and the BLAKE3 of this catalogue. Memory does not grow with the games. Raises
+        FormatError if this catalogue is damaged.
         """
         catalogue = open_catalogue(self.path)
         with CatalogueWriter(path) as writer:
@@ -306,8 +304,7 @@ class Hits(FoundGames):
             writer.commit(self._metadata(catalogue))
 
     def _metadata(self, catalogue: Catalogue) -> dict[str, Any]:
-        of = {"name": utf8_name(str(self.path)), "bytes": catalogue.file_bytes(), "blake3": catalogue.digest()}
-        return {"search": format_pattern(self.pattern), "of": [of]}
+        return {"search": format_pattern(self.pattern), "of": [catalogue.describe()]}
 
 
 class HitCollector:

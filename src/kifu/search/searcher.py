@@ -109,8 +109,7 @@ class Searcher:
     def __init__(self, path: str | os.PathLike[str], use_index: bool = True) -> None:
         """Open a catalogue and the indices of its files.
 
-        Args:
-            use_index: Use the indices. The results are the same without them, but searches take longer.
+        The results are the same without the indices, but searches take longer.
 
         Raises:
             FormatError: It is not a catalogue, or an index is damaged, of another version or of another file.
@@ -218,14 +217,12 @@ class Searcher:
         """Count the continuations of a position of the whole board, in any orientation.
 
         With an index, this takes milliseconds for positions within the indexed plies. Others are searched like
-        patterns, but only in games that may have so few stones at a later ply.
+        patterns, but only in games that may have so few stones at a later ply. Raises RecipeError if there is no such
+        game, `games` has another length, or `jobs` is below 1.
 
         Args:
             position: The position, or a ply of a game of the catalogue.
             games: [rows] bool, the games to search, as from `select`; all by default.
-
-        Raises:
-            RecipeError: There is no such game, `games` has another length, or `jobs` is below 1.
         """
         if isinstance(position, GamePly):
             position = self.position(*position)
@@ -250,8 +247,7 @@ class Searcher:
     def position(self, row: int, ply: int) -> Position:
         """Return the position after `ply` moves of the game in a row of the catalogue, from 0.
 
-        Raises:
-            RecipeError: There is no such game or position.
+        Raises RecipeError if there is no such game or position.
         """
         return self.positions([GamePly(row, ply)])[0]
 
@@ -274,8 +270,7 @@ class Searcher:
     def moves(self, row: int) -> MoveArrays:
         """Return the moves of the game in a row of the catalogue, from 0, as arrays of one game.
 
-        Raises:
-            RecipeError: There is no such game.
+        Raises RecipeError if there is no such game.
         """
         if (cached := self._store.cached(row)) is not None:
             return take_game(*cached)
@@ -290,8 +285,7 @@ class Searcher:
     def games(self, rows: Sequence[int]) -> list[GameSummary]:
         """Describe the games in some rows of the catalogue, in any order, at most 1,000.
 
-        Raises:
-            RecipeError: There are more, or there is no such row.
+        Raises RecipeError if there are more, or there is no such row.
         """
         if len(rows) > _MAX_SUMMARIES:
             raise RecipeError(f"at most {_MAX_SUMMARIES:,} games can be described, got {len(rows):,}")

@@ -336,15 +336,14 @@ def draw_board(
 ) -> Figure:
     """Draw a board. Points are y * W + x; a pass is not drawn.
 
+    Raises GameError if an array has the wrong shape or values, or a point is off the board.
+
     Args:
         colours: [H, W] integers, 0 empty, 1 black, 2 white, top row first, at most 25 x 25.
         title: Text above the board; long lines are truncated.
         last: Last move, marked with a small circle unless its point has a mark.
         marks: Short texts by point, such as move numbers.
         heat: [H, W] floats, intensity of each point relative to the largest; values <= 0 are not drawn.
-
-    Raises:
-        GameError: An array has the wrong shape or values, or a point is off the board.
     """
     board = np.asarray(colours)
     if board.ndim != 2 or not np.isin(board, (0, 1, 2)).all():
@@ -371,13 +370,12 @@ def draw_planes(
 ) -> Figure:
     """Draw the planes of one example as small boards with their numbers and names.
 
+    Raises GameError if the shapes do not match, the label is not a move, or the origin is unknown.
+
     Args:
         planes: [C, H, W] floats from -1 to 1; negative values have another colour.
         label: Point to ring on each plane, row * W + column in the planes' frame; a pass is not drawn.
         origin: "top" or "bottom", the side of the board where row 0 lies; "bottom" in dat1 and dat2 files.
-
-    Raises:
-        GameError: The shapes do not match, the label is not a move, or the origin is unknown.
     """
     stack = np.nan_to_num(np.asarray(planes, np.float64))
     if stack.ndim != 3 or len(stack) == 0 or len(stack) != len(names):
@@ -430,8 +428,7 @@ def to_svg(figure: Figure) -> str:
 def save(figure: Figure, path: str | Path) -> None:
     """Write the picture atomically as PNG or SVG, depending on the suffix of `path`.
 
-    Raises:
-        OutputError: The suffix is neither, or the file could not be written.
+    Raises OutputError if the suffix is neither, or the file could not be written.
     """
     path = Path(path)
     match path.suffix.lower():
@@ -492,15 +489,13 @@ def draw_counts(
 ) -> Figure:
     """Draw how often the points of a board were played, with a legend of the most frequent moves.
 
-    The fill of a mark grows with its count. Its ring is as black and as white as its moves.
+    The fill of a mark grows with its count. Its ring is as black and as white as its moves. Raises GameError if `cells`
+    has the wrong shape or values, or a point is off the picture.
 
     Args:
         cells: [H, W] integers, top row first: sums of 1 if the point may be empty, 2 black, 4 white.
         edges: True for the left, upper, right and lower sides that are edges of the board.
         numbers: Texts on stones that were played later, by point, with the colours of the stones.
-
-    Raises:
-        GameError: `cells` has the wrong shape or values, or a point is off the picture.
     """
     board = np.asarray(cells)
     panel = _make_panel(board, numbers or {}, edges)
@@ -530,7 +525,6 @@ def draw_counts(
 def _make_panel(
     cells: npt.NDArray[np.integer], numbers: Mapping[int, tuple[str, int]], edges: tuple[bool, bool, bool, bool]
 ) -> Panel:
-    """Return the panel with the stones; raise GameError for invalid cells."""
     if cells.ndim != 2 or not ((cells >= 1) & (cells <= _ANY)).all():
         raise GameError(f"cells must be [height, width] of 1 to {_ANY}, got shape {cells.shape}")
     height, width = cells.shape
@@ -598,7 +592,6 @@ def _draw_marks(painter: Painter, moves: Sequence[CountedMove]) -> None:
 
 
 def _draw_legend(painter: Painter, moves: Sequence[CountedMove], left: float, top: float, bottom: float) -> None:
-    """List the most frequent moves within the given lines, in cells."""
     inch = 72 / painter.points
     rows = int((bottom - top) / (_ROW * inch)) - 1
     played, others = [move for move in moves if move.colour], [move for move in moves if not move.colour]

@@ -94,7 +94,6 @@ def _draw_run_curve(axes: Axes, rows: Sequence[Mapping[str, float]], name: str, 
 
 
 def _smooth(values: Sequence[float]) -> list[float]:
-    """Return a moving average that is narrower at the ends."""
     reach = int(len(values) * _SMOOTHING / 2)
     windows = [values[max(k - reach, 0) : k + reach + 1] for k in range(len(values))]
     return [sum(window) / len(window) for window in windows]
@@ -103,8 +102,7 @@ def _smooth(values: Sequence[float]) -> list[float]:
 def draw_groups(title: str, groups: Sequence[str], nets: Mapping[str, Doubles], connect: bool = False) -> Figure:
     """Draw shares by group with their intervals, one series per net.
 
-    Args:
-        nets: By a net's name, [G, 3] percent: value, low and high.
+    nets: by a net's name, [G, 3] percent: value, low and high.
     """
     with matplotlib_style():
         figure, axes = _new_chart(title)

@@ -23,7 +23,7 @@ from kifu.records.text import codec_named, simple_text, unescape
 from kifu.records.tree import MARKS, NAME_L, NAME_LB, read_tree
 from kifu.web.api import Deadline, Download, NotFoundError, Params, endpoint, upload
 from kifu.web.positions import MAX_MOVES, Line, Played, PlayedParams, find_played
-from kifu.web.site import Filter, Site
+from kifu.web.site import CatalogueParams, Filter, Site
 
 _MAX_TEXT = 1000
 """Characters of a record's text that are shown."""
@@ -60,26 +60,19 @@ class ListParams(PlayedParams):
 
 
 class GameParams(Params):
-    """A game of a catalogue.
-
-    Attributes:
-        corpus: Number of the catalogue, from 0.
-        row: Row of the game, from 0.
-    """
+    """A game of a catalogue, by number and row from 0."""
 
     corpus: int = Field(ge=0, le=10_000)
     row: int = Field(ge=0, le=10**12)
 
 
-class PositionsParams(Params):
+class PositionsParams(CatalogueParams):
     """Games of a catalogue.
 
     Attributes:
-        corpus: Number of the catalogue, from 0.
         rows: Rows of the games, from 0, joined by commas.
     """
 
-    corpus: int = Field(0, ge=0, le=10_000)
     rows: str = Field(max_length=100, pattern=r"^[0-9]{1,12}(,[0-9]{1,12})*$")
 
 
@@ -316,18 +309,17 @@ def _tree_nodes(game: Game, room: int) -> tuple[list[dict[str, Any]], bool, int]
     return nodes, tree.is_whole, room
 
 
-def read_game(site: Site, params: GameParams) -> Game:
-    """Return a game of a catalogue. Raises NotFoundError."""
+def _record(site: Site, params: GameParams) -> pa.RecordBatch:
+    """Return the row of a game of a catalogue. Raises NotFoundError."""
     searcher = site.corpus(params.corpus).searcher
     if params.row >= len(searcher.catalogue):
         raise NotFoundError(f"there is no game {params.row}; the catalogue has {len(searcher.catalogue):,}")
-    (game,) = rows_to_games(searcher.record(params.row))
-    return game
+    return searcher.record(params.row)
 
 
 def show_game(site: Site, params: GameParams) -> dict[str, Any]:
     """Return {"line": `Line.to_json`, "info": `game_info`} of a game of a catalogue."""
-    game = read_game(site, params)
+    (game,) = rows_to_games(_record(site, params))
     return {"line": Line.of_game(game).to_json(), "info": game_info(game)}
 
 
@@ -338,10 +330,7 @@ def download_game(site: Site, params: GameParams) -> Download:
         NotFoundError: There is no such game.
         KifuError: It cannot be written as SGF.
     """
-    searcher = site.corpus(params.corpus).searcher
-    if params.row >= len(searcher.catalogue):
-        raise NotFoundError(f"there is no game {params.row}; the catalogue has {len(searcher.catalogue):,}")
-    (record,), (failure,) = rows_to_sgf(searcher.record(params.row))
+    (record,), (failure,) = rows_to_sgf(_record(site, params))
     if failure:
         raise KifuError(f"game {params.row} cannot be written as SGF: {ExportFailure(failure).name.lower()}")
     return Download(record, "application/x-go-sgf", f"game-{params.row}.sgf")

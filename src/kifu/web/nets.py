@@ -14,7 +14,7 @@ from kifu.go.rules import Rules
 from kifu.katago.inputs import encode_katago
 from kifu.katago.rules import KataRules
 from kifu.learn.evaluation import Evaluation
-from kifu.learn.review import MAX_COMPARED, ProblemSearch, Ranks, Reviewer, compare_moves, line_of
+from kifu.learn.review import MAX_COMPARED, Ranks, Reviewer, compare_moves, line_of, search_problems
 from kifu.planes.encoder import encode
 from kifu.planes.registry import PLANE_SETS, define
 from kifu.play.player import DEFAULT_KOMI, RESIGN, GameSession, NetEvaluator, Player, score_points
@@ -68,12 +68,8 @@ class NetParams(Params):
 
     def game(self) -> Game:
         """Return the line as a game with these conditions."""
-        return self.line.to_game(
-            self.handicap,
-            KM=None if self.komi is None else f"{self.komi:g}",
-            RU=self.rules or None,
-            DT=None if self.year is None else f"{self.year:04}",
-        )
+        year = None if self.year is None else f"{self.year:04}"
+        return self.line.to_game(self.handicap, KM=_komi(self.komi), RU=self.rules or None, DT=year)
 
 
 class ReviewParams(NetParams):
@@ -104,6 +100,10 @@ class PredictParams(ReviewParams):
 
     ply: int = Field(0, ge=0, le=MAX_MOVES)
     ownership: bool = False
+
+
+def _komi(points: float | None) -> str | None:
+    return None if points is None else f"{points:g}"
 
 
 def _rating(text: str) -> float | None:
@@ -202,7 +202,6 @@ class ProblemsParams(CorpusParams):
     """A search for problems in a choice of games.
 
     Attributes:
-        net: Number of the net, from 0.
         first: Number of games that were searched before.
     """
 
@@ -220,7 +219,7 @@ def list_problems(site: Site, params: ProblemsParams, deadline: Deadline) -> dic
     """
     corpus, reviewer = site.corpus(params.corpus), site.net(params.net)
     chosen = corpus.table.select(params.chosen, deadline)
-    search = ProblemSearch(reviewer, corpus.searcher, chosen, params.seed).run(params.first)
+    search = search_problems(reviewer, corpus.searcher, chosen, params.seed, params.first)
     found: list[dict[str, Any]] = []
     first = params.first
     while deadline.seconds - deadline.left < _PART_SECONDS:
@@ -244,7 +243,6 @@ class StartParams(Params):
     """A new game.
 
     Attributes:
-        net: Number of the net, from 0.
         handicap: Handicap stones on the fixed points, see `max_handicap`.
     """
 
@@ -424,12 +422,9 @@ def encode_position(params: PlanesParams) -> dict[str, Any]:
     word = int(legal[0]) | (WHITE_BIT if board.to_play == WHITE else 0)
     moves = [*line.moves[: params.ply], word]
     game = line.model_copy(update={"moves": moves}).to_game(
-        None,
-        BR=params.black_rank or None,
-        WR=params.white_rank or None,
-        RU=params.rules or None,
-        KM=None if params.komi is None else f"{params.komi:g}",
-    )
+        None, BR=params.black_rank or None, WR=params.white_rank or None, RU=params.rules or None,
+        KM=_komi(params.komi),
+    )  # fmt: skip
     inputs: list[dict[str, Any]] = []
     if plane_set.inputs:
         planes, numbers, _ = encode_katago(game)
@@ -439,10 +434,7 @@ def encode_position(params: PlanesParams) -> dict[str, Any]:
     if not len(planes):
         raise GameError(f"plane set {plane_set.name} omits this position")
     return {
-        "name": plane_set.name,
-        "title": plane_set.title,
-        "first_row": plane_set.first_row,
-        "padding": plane_set.padding,
+        **{name: getattr(plane_set, name) for name in ("name", "title", "first_row", "padding")},
         "features": [
             {"name": each.name, "definition": define(each), "planes": len(each.planes)} for each in plane_set.features
         ],

@@ -13,11 +13,11 @@ from starlette.routing import Route
 
 from kifu.arrays import Bools
 from kifu.errors import RecipeError
-from kifu.search.continuations import Continuation, YearCount
+from kifu.search.continuations import Continuation
 from kifu.search.notation import format_anchor, format_pattern, parse_pattern
 from kifu.search.pattern import Pattern, Rectangle
 from kifu.search.position import GamePly, board_position, pattern_from_position
-from kifu.search.results import Drawing, Hits
+from kifu.search.results import Drawing, FoundGames, Hits
 from kifu.search.searcher import Searcher
 from kifu.web.api import Deadline, endpoint
 from kifu.web.positions import Played, PositionParams, first_occurrences, last_point, position_line
@@ -41,31 +41,27 @@ def explore(site: Site, params: PositionParams, deadline: Deadline) -> dict[str,
     rows = corpus.table.select(params.chosen, deadline)
     deadline.check()
     found = corpus.searcher.explore(board_position(board), rows, progress=deadline.progress)
-    letters = found.drawing.letters(found.continuations)
+    return {"line": line.to_json(), "to_play": board.to_play} | _counts_json(found, found.continuations)
+
+
+def _counts_json(found: FoundGames, continuations: list[Continuation]) -> dict[str, Any]:
+    """Return the counts of a position or a pattern and its continuations, each with its letter on the board, or None.
+
+    Years are pairs (year, count), ascending, of the known years, with years in which nothing was counted.
+    """
+
+    def years(each: Continuation | None = None) -> list[tuple[int, int]]:
+        return [(counted.year, counted.count) for counted in found.by_year(each) if counted.year is not None]
+
+    letters = found.drawing.letters(continuations)
     black, white = found.wins
     return {
-        "line": line.to_json(),
-        "to_play": board.to_play,
-        "games": found.games,
-        "black_wins": black,
-        "white_wins": white,
-        "years": years_json(found.by_year()),
+        "games": found.games, "black_wins": black, "white_wins": white, "years": years(),
         "continuations": [
-            continuation_json(each, letters) | {"years": years_json(found.by_year(each))}
-            for each in found.continuations
+            each.to_dict() | {"letter": letters.get((each.x, each.y)), "years": years(each)}  # type: ignore[arg-type]
+            for each in continuations
         ],
-    }
-
-
-def continuation_json(each: Continuation, letters: dict[tuple[int, int], str]) -> dict[str, Any]:
-    """Return a continuation as JSON values, with its letter on the board, None for those without one."""
-    at = (each.x, each.y)
-    return each.to_dict() | {"letter": letters.get(at) if None not in at else None}  # type: ignore[arg-type]
-
-
-def years_json(counts: list[YearCount]) -> list[tuple[int, int]]:
-    """Return (year, count) of the known years, ascending, with years in which nothing was counted."""
-    return [(each.year, each.count) for each in counts if each.year is not None]
+    }  # fmt: skip
 
 
 def position_games(site: Site, params: GamesParams, deadline: Deadline) -> list[dict[str, Any]]:
@@ -168,20 +164,11 @@ def search(site: Site, results: SearchResults, params: SearchParams, deadline: D
     """Return the counts of a pattern, its continuations, and a page of hits."""
     corpus = site.corpus(params.corpus)
     hits = results.find(corpus, params.corpus, params.chosen, parse_pattern(params.pattern), deadline)
-    letters = hits.drawing.letters(continuations := hits.continuations())
-    black, white = hits.wins
+    counts = _counts_json(hits, hits.continuations())
     return {
-        "pattern": pattern_json(hits.pattern),
-        "hits": len(hits),
-        "games": hits.games,
-        "black_wins": black,
-        "white_wins": white,
-        "years": years_json(hits.by_year()),
-        "continuations": [
-            continuation_json(each, letters) | {"years": years_json(hits.by_year(each))} for each in continuations
-        ],
+        "pattern": pattern_json(hits.pattern), "hits": len(hits), **counts,
         "page": _page(corpus.searcher, hits, params),
-    }
+    }  # fmt: skip
 
 
 def _page(searcher: Searcher, hits: Hits, params: SearchParams) -> list[dict[str, Any]]:
@@ -194,18 +181,11 @@ def _page(searcher: Searcher, hits: Hits, params: SearchParams) -> list[dict[str
     size = hits.pattern.width, hits.pattern.height
     page = []
     for hit, game, position in zip(found, games, positions):
-        width, height = size[::-1] if hit["symmetry"] & 4 else size
-        page.append(
-            game.to_dict()
-            | {
-                "ply": hit["ply"],
-                "exchanged": hit["exchanged"],
-                "region": [hit["x"], hit["y"], width, height],
-                "width": position.width,
-                "height": position.height,
-                "stones": position.stones.tolist(),
-            }
-        )
+        region = [hit["x"], hit["y"], *(size[::-1] if hit["symmetry"] & 4 else size)]
+        page.append(game.to_dict() | {
+            "ply": hit["ply"], "exchanged": hit["exchanged"], "region": region,
+            "width": position.width, "height": position.height, "stones": position.stones.tolist(),
+        })  # fmt: skip
     return page
 
 

@@ -114,14 +114,14 @@ class Filter(BaseModel):
         return found
 
 
-class CorpusParams(Params, Filter):
-    """A choice of games of a catalogue.
-
-    Attributes:
-        corpus: Number of the catalogue, from 0.
-    """
+class CatalogueParams(Params):
+    """A catalogue, by its number from 0."""
 
     corpus: int = Field(0, ge=0, le=10_000)
+
+
+class CorpusParams(CatalogueParams, Filter):
+    """A choice of games of a catalogue."""
 
     @property
     def chosen(self) -> Filter:
@@ -371,17 +371,9 @@ class Site:
 
     def about_nets(self) -> list[dict[str, Any]]:
         """Return the nets as JSON values, as soon as all are open. Raises as `nets`."""
+        names = ("description", "board", "passes", "has_value", "has_points", "takes_ranks")
         return [
-            {
-                "name": each.name,
-                "description": each.net.description,
-                "board": each.net.board,
-                "passes": each.net.passes,
-                "has_value": each.net.has_value,
-                "has_points": each.net.has_points,
-                "takes_ranks": each.net.takes_ranks,
-                "boards": _boards(each.net),
-            }
+            {"name": each.name, **{name: getattr(each.net, name) for name in names}, "boards": _boards(each.net)}
             for each in self.nets
         ]
 

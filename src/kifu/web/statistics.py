@@ -23,7 +23,7 @@ from kifu.records.parse import parse_block
 from kifu.records.paths import AnyPath
 from kifu.web.api import Deadline, NotFoundError, Params, endpoint
 from kifu.web.games import GameParams
-from kifu.web.site import Site
+from kifu.web.site import CatalogueParams, Site
 
 _MAX_RECORD = 64 << 10
 """Bytes of a record that are shown."""
@@ -37,17 +37,7 @@ _SUMMARY = ("black", "white", "black_rank", "white_rank", "date_text", "result_t
 _UNREADABLE = ", ".join(quoted(DropReason(reason).name.lower()) for reason in READER_REASONS)
 
 
-class StatsParams(Params):
-    """A catalogue.
-
-    Attributes:
-        corpus: Number of the catalogue, from 0.
-    """
-
-    corpus: int = Field(0, ge=0, le=10_000)
-
-
-class DroppedParams(StatsParams):
+class DroppedParams(CatalogueParams):
     """A page of the list of dropped games.
 
     Attributes:
@@ -61,7 +51,7 @@ class DroppedParams(StatsParams):
     count: int = Field(50, ge=1, le=200)
 
 
-class ClusterParams(StatsParams):
+class ClusterParams(CatalogueParams):
     """A page of the list of clusters of duplicates.
 
     Attributes:
@@ -81,7 +71,7 @@ class _Computed:
         self._values: dict[int, Any] = {}
         self._lock = threading.Lock()
 
-    def __call__(self, params: StatsParams, deadline: Deadline) -> Any:
+    def __call__(self, params: CatalogueParams, deadline: Deadline) -> Any:
         with self._lock:  # a second request waits for the first one instead of computing the same
             if params.corpus not in self._values:
                 deadline.check()
@@ -114,9 +104,7 @@ def count_splits(site: Site, corpus: int, deadline: Deadline) -> list[dict[str, 
         {
             "name": config.name,
             "title": config.title,
-            "sets": dict(zip(["", *config.split.sets], tally.tolist()))
-            if tally[0]
-            else dict(zip(config.split.sets, tally[1:].tolist())),
+            "sets": {name: games for name, games in zip(["", *config.split.sets], tally.tolist()) if name or games},
         }
         for config, tally in zip(configs, tallies)
     ]
@@ -188,13 +176,11 @@ def show_record(site: Site, params: GameParams, deadline: Deadline) -> dict[str,
     path = site.records.get(archive)
     data = None if path is None else _read_record(path, entry, index, deadline)
     return {
-        "archive": archive,
-        "member": member,
-        "known": path is not None,
+        "archive": archive, "member": member, "known": path is not None,
         "text": None if data is None else _escaped(data[:_MAX_RECORD]),
         "bytes": None if data is None else len(data),
         "shown": None if data is None else min(len(data), _MAX_RECORD),
-    }
+    }  # fmt: skip
 
 
 def _name(column: str) -> str:
@@ -301,8 +287,8 @@ def _find_games(
 def statistics_routes(site: Site) -> list[Route]:
     """Return the routes of this module."""
     return [
-        endpoint("/api/stats", StatsParams, _Computed(partial(count_games, site)), site.search),
-        endpoint("/api/splits", StatsParams, _Computed(partial(count_splits, site)), site.search),
+        endpoint("/api/stats", CatalogueParams, _Computed(partial(count_games, site)), site.search),
+        endpoint("/api/splits", CatalogueParams, _Computed(partial(count_splits, site)), site.search),
         endpoint("/api/dropped", DroppedParams, partial(list_dropped, site), site.quick),
         endpoint("/api/clusters", ClusterParams, partial(list_clusters, site), site.search),
         endpoint("/api/games/{corpus}/{row}/record", GameParams, partial(show_record, site), site.search),

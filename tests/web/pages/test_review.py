@@ -156,7 +156,7 @@ def test_mistakes_and_ownership(
     page.locator(".shudan-paint").first.wait_for()
     page.wait_for_url("**area=1**")
     assert layout_problems(page) == []
-    monkeypatch.setattr("kifu.learn.review.Reviewer._predict", None)  # all is kept: asking the net again would fail
+    monkeypatch.setattr("kifu.learn.inference.Net.evaluate", None)  # all is kept: asking the net again would fail
     page.reload()
     expect(links).to_have_count(6)
 

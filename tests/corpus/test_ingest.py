@@ -17,10 +17,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import kifu
-from archives import put, tarred, zipped
 from catalogues import write_catalogue
 from commands import run
-from kgs_archives import archive, record, records
+from kgs_archives import archive, put, record, records, tarred, zipped
 from kifu.assets import config_names
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.cleaning import load_cleaning_rules

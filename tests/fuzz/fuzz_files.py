@@ -27,8 +27,7 @@ from evaluators import reported, scripted_engine
 from example_sets import layout_for, random_batch
 from fuzz_sgf import trap_records
 from fuzzing import TOKENS, Fuzzer, damage, mutant
-from kata_nets import small_net
-from kata_rows import as_arrays, random_rows
+from kata_nets import as_arrays, random_rows, small_net
 from kifu.assets import config_names, sample_path
 from kifu.config import config_text
 from kifu.corpus.catalogue import open_catalogue

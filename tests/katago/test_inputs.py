@@ -16,8 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kifu
-from drawn_planes import turn
-from flat import OneGame, flat
+from drawn_games import OneGame, flat, turn
 from kata_reference import read_reference
 from kata_reference import unpack as unpack_records
 from kgs_archives import BROKEN, archive, records

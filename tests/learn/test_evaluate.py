@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 
 import evaluated
-from bfloat16 import processor
 from evaluated import Seen, canonical, games_in, is_white, naive, sharp
 from example_sets import layout_for, random_batch, write
 from kifu.corpus.schema import game_arrays
@@ -27,7 +26,7 @@ from kifu.learn.scores import MEASURES, Score
 from kifu.point import POINT_MASK, WHITE_BIT, to_gtp
 from lazy import lazy_import
 from marks import slow, thorough
-from nets import tiny_net
+from nets import processor, tiny_net
 
 learn = lazy_import("kifu.learn")
 torch = lazy_import("torch")

@@ -21,7 +21,6 @@ import pytest
 
 import ddp_run
 import kifu
-from bfloat16 import processor
 from commands import run
 from kifu.assets import config_names
 from kifu.config import check_config
@@ -34,7 +33,7 @@ from kifu.recipes.training import TrainingRecipe
 from lazy import lazy_import
 from loader_games import make, row_ids
 from marks import slow
-from nets import tiny_net
+from nets import processor, tiny_net
 from runs import SAMPLE, TINY, assert_same_weights, checkpoint, figures_of, interrupted, tiny
 
 learn = lazy_import("kifu.learn")

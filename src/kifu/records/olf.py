@@ -65,7 +65,7 @@ _TEXT_FIELDS = np.array(
     ]
 )
 
-HYPHEN = ord("-")
+NEWLINE, HYPHEN = ord("\n"), ord("-")
 UPPER_A, LOWER_A = ord("A"), ord("a")
 PASS_LETTER = 19
 """The t of TT and tt."""

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 import naive_hashes as naive
 from catalogues import rows, write_catalogue
 from commands import is_error, run
-from flat import OneGame, flat
+from drawn_games import OneGame, flat
 from kifu.config import check_config
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.hashes import OPENING_PLIES, hash_games

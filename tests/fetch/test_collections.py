@@ -8,16 +8,13 @@ import hashlib
 import json
 import lzma
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import collection_sites as sites
-import fuzz_fetch
 import http_server as web
-from fuzzing import Fuzzer, try_all
 from http_server import Site, tar_gz, zipped
 from kifu.errors import RecipeError, SourceError
 from kifu.fetch.collections import (
@@ -304,10 +301,22 @@ def test_the_first_of_several_files_with_one_name_counts(site: Site) -> None:
     assert (file.folder, file.name) == ("2025", "all.tar.gz")
 
 
-@pytest.mark.parametrize("make", [fuzz_fetch.listing_fuzzer, fuzz_fetch.download_fuzzer])
-def test_damaged_indexes_and_files_are_read_or_refused(tmp_path: Path, make: Callable[[Path], Fuzzer]) -> None:
-    tried = try_all(make(tmp_path), 0.3, 1, tmp_path / "input")
-    assert 0 < tried.refused < tried.inputs
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        (web.status(404), "the server answered 404"),
+        (web.status(500), "the server answered 500 .*tried 3 times"),
+        (web.status(429, Retry_After=900), r"429 \(Too Many Requests\) and asks to wait 900 s"),
+        (web.status(403), "the server answered 403"),
+        (web.half_then(web.stall), "nothing came for 1.5 s"),
+        (web.endless(b"HTTP/1.1 200 OK\r\n\r\n", b"x"), "fewer than 1,000 bytes a second came"),
+    ],
+)
+def test_an_index_that_cannot_be_had(site: Site, fault: web.Fault, reason: str) -> None:
+    sites.publish_tree(site, sites.FOX)
+    site.always(sites.TREE, fault)
+    with pytest.raises(SourceError, match=f"^the index {site.url}{sites.TREE}: .*{reason}"):
+        list_files("fox", index=site.url + sites.TREE, policy=QUICK)
 
 
 def test_the_publishers_index_that_cannot_be_had_names_the_option(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 import naive_positions as naive
 from catalogues import rows, write_catalogue
 from commands import is_error, run
+from drawn_games import OneGame, flat, read_sgf
 from example_sets import layout_for, random_batch, write
-from flat import OneGame, flat, read_sgf
 from kgs_archives import archive, records
 from kifu.corpus.hashes import hash_games as hash_whole_games
 from kifu.corpus.positions import hash_positions

@@ -15,8 +15,8 @@ pytest.importorskip("uvicorn", reason="needs kifu[web]")
 
 import format_samples
 import kifu
-from archives import zip_of
 from catalogues import rows, write_catalogue
+from kgs_archives import zip_of
 from kifu.corpus.splits import split
 from kifu.errors import FormatError, SourceError
 from kifu.records.game import read_sgf

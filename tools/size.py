@@ -91,8 +91,8 @@ def bound_names(tree: ast.Module) -> Counter[str]:
             names.update(alias.asname or alias.name for alias in node.names)
         elif isinstance(node, ast.Assign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            parts = (part for target in targets for part in ast.walk(target) if isinstance(part, ast.Name))
-            names.update({part.id for part in parts if isinstance(part.ctx, ast.Store)} - {"_"})
+            parts = [part for target in targets if not isinstance(target, ast.Subscript) for part in ast.walk(target)]
+            names.update({part.id for part in parts if isinstance(part, ast.Name)} - {"_"})
     return names
 
 

@@ -60,7 +60,6 @@ _ARRAY = b"@BIN@"
 # isal's type stubs declare it as an instance.
 _INFLATE_ERROR = cast("type[Exception]", isal_zlib.error)
 
-Floats: TypeAlias = Floats
 Known: TypeAlias = dict[str, int]
 """Sizes and options of the part of a file that is being read, by name."""
 

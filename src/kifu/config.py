@@ -22,15 +22,19 @@ TEXT_LIMIT = 16 << 10
 """Largest size of a file in bytes: tomllib takes a minute for a key of 30,000 dotted parts."""
 
 STRICT = ConfigDict(extra="forbid", frozen=True, strict=True)
-"""Settings of configuration models: no unknown keys, immutable, no type coercion."""
+"""The settings of `StrictModel`."""
 
 Model = TypeVar("Model", bound=BaseModel)
 
 
-class NamedConfig(BaseModel):
-    """Base of configurations with a name and a title. It has no fields, since files list them in their own order."""
+class StrictModel(BaseModel):
+    """Base of configurations and results: no unknown keys, immutable, no type coercion."""
 
     model_config = STRICT
+
+
+class NamedConfig(StrictModel):
+    """Base of configurations with a name and a title. It has no fields, since files list them in their own order."""
 
     if TYPE_CHECKING:
         name: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bz2
-import io
 import os
 import re
 import zipfile
@@ -14,7 +13,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +25,7 @@ from kifu.corpus.schema import drop_code
 from kifu.corpus.sources import IngestItem, count_left_out, find_sources
 from kifu.errors import DropReason, RecipeError
 from kifu.execution.executor import Executor
-from kifu.io import AtomicFile, hash_file, keep_output, open_regular
+from kifu.io import AtomicFile, AtomicStream, hash_file, keep_output, open_regular
 from kifu.progress import ProgressFactory, silent
 from kifu.records._streams import open_stream
 from kifu.records.olf_writer import ExportFailure
@@ -189,18 +188,6 @@ def _convert_rows(batches: Iterable[pa.RecordBatch], text_format: _TextFormat) -
     return _Converted(records, read, failures, drops)
 
 
-class _UnseekableFile(io.RawIOBase):
-    def __init__(self, output: AtomicFile) -> None:
-        self._output = output
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any, /) -> int:
-        self._output.write(data)
-        return len(data)
-
-
 @contextmanager
 def _stream(output: AtomicFile, compression: str) -> Iterator[_Write]:
     """Write concatenated records, compressed as one stream."""
@@ -225,7 +212,7 @@ def _zip(output: AtomicFile) -> Iterator[_Write]:
             member.compress_type, member.create_system, member.external_attr = zipfile.ZIP_DEFLATED, _UNIX, 0o644 << 16
             archive.writestr(member, record)
 
-    with zipfile.ZipFile(_UnseekableFile(output), "w") as archive:
+    with zipfile.ZipFile(AtomicStream(output), "w") as archive:
         yield write
 
 

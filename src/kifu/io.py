@@ -25,8 +25,9 @@ import sys
 import threading
 from array import array
 from collections.abc import Callable, Iterable, Iterator
-from io import FileIO
+from io import FileIO, RawIOBase
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from blake3 import blake3
 from isal.isal_zlib import crc32
@@ -316,7 +317,7 @@ _held: list[tuple[str, int]] = []
 def make_folder(path: Path) -> list[Path]:
     """Create a directory if necessary, but not within a held one that was removed. Raises OutputError and OSError.
 
-    Returns the directories that did not exist, the deepest first, for `_remove_empty`.
+    Returns the directories that did not exist, the deepest first, for `remove_empty`.
     """
     absolute = str(path.absolute())
     for folder, descriptor in tuple(_held):
@@ -334,8 +335,8 @@ def _leads_to(path: Path, descriptor: int, *, follow: bool = True) -> bool:
         return False
 
 
-def _remove_empty(folders: list[Path]) -> None:
-    """Remove those directories that are empty, after a failure: no output is left, nor directories made for one."""
+def remove_empty(folders: Iterable[Path]) -> None:
+    """Remove those directories that are empty, the deepest first: no output is left, nor directories made for one."""
     for folder in folders:
         with contextlib.suppress(OSError):
             folder.rmdir()
@@ -363,7 +364,7 @@ def held_folder(path: Path, output: Path | None = None) -> Iterator[int]:
         yield descriptor
     finally:
         _held.remove(held)
-        _remove_empty(made[not _leads_to(path, descriptor) :])
+        remove_empty(made[not _leads_to(path, descriptor) :])
         os.close(descriptor)
 
 
@@ -593,7 +594,7 @@ class AtomicFile:
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
-        _remove_empty(self._made)
+        remove_empty(self._made)
 
     def __enter__(self) -> AtomicFile:
         return self
@@ -606,6 +607,22 @@ class AtomicFile:
                         self._close()
                     self._part.unlink()
             self._close()
+
+
+class AtomicStream(RawIOBase):
+    """An `AtomicFile` as a write-only stream, whose end does not commit the file."""
+
+    def __init__(self, output: AtomicFile) -> None:
+        self._output = output
+
+    def writable(self) -> bool:
+        """Return True."""
+        return True
+
+    def write(self, data: Any, /) -> int:
+        """Append all of `data`, and return its size."""
+        self._output.write(data)
+        return len(data)
 
 
 class AtomicDirectory:

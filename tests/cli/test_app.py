@@ -119,18 +119,8 @@ def test_outputs_are_called_output_and_can_be_planned() -> None:
         options = {option for param in command.params for option in param.opts}
         assert ("--output" in options) == ("-o" in options)
         writes = name in (
-            "fetch",
-            "ingest",
-            "compact",
-            "split",
-            "index",
-            "convert",
-            "build",
-            "train",
-            "annotate",
-            "export",
-            "match",
-        )
+            "fetch", "ingest", "compact", "split", "index", "convert", "build", "train", "annotate", "export", "match",
+        )  # fmt: skip
         assert ("--dry-run" in options) == writes
 
 
@@ -554,22 +544,9 @@ def test_all_examples_run_in_the_order_of_the_help(tmp_path: Path, monkeypatch: 
 def test_quick_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     quick = {
-        "fetch",
-        "show",
-        "convert",
-        "ingest",
-        "query",
-        "split",
-        "audit",
-        "compact",
-        "index",
-        "search",
-        "explore",
-        "build",
-        "publish",
-        "inspect",
-        "recipes",
-    }
+        "fetch", "show", "convert", "ingest", "query", "split", "audit", "compact", "index", "search", "explore",
+        "build", "publish", "inspect", "recipes",
+    }  # fmt: skip
     for line in EXAMPLES:
         _, name, *arguments = shlex.split(line)
         if name in quick and "--dry-run" not in arguments:

@@ -45,19 +45,13 @@ def moves(text: str) -> list[int]:
 def catalogue(tmp_path_factory: pytest.TempPathFactory) -> Path:
     count = len(GAMES)
     games = rows(
-        width=[9] * count,
-        height=[9] * count,
-        moves=[moves(text) for text in GAMES],
-        black=["Ann", "Bo", "Ann", "Cy", None],
-        white=["Bo", "Ann", "Dee", "\x1b[31mEve", None],
-        black_rank=["5d", "4d", "5d", None, None],
-        black_rating=[36.0, 35.0, 36.0, None, None],
-        white_rating=[35.0, 36.0, 30.0, 34.0, None],
-        winner=["black", "white", "black", None, None],
-        result_text=["B+R", "W+2.5", "B+T", None, None],
-        date_text=["2001-02-03", "2016", "2017-05-06", None, None],
+        width=[9] * count, height=[9] * count, moves=[moves(text) for text in GAMES],
+        black=["Ann", "Bo", "Ann", "Cy", None], white=["Bo", "Ann", "Dee", "\x1b[31mEve", None],
+        black_rank=["5d", "4d", "5d", None, None], black_rating=[36.0, 35.0, 36.0, None, None],
+        white_rating=[35.0, 36.0, 30.0, 34.0, None], winner=["black", "white", "black", None, None],
+        result_text=["B+R", "W+2.5", "B+T", None, None], date_text=["2001-02-03", "2016", "2017-05-06", None, None],
         year=[2001, 2016, 2017, None, None],
-    )
+    )  # fmt: skip
     return write_catalogue(tmp_path_factory.mktemp("search") / "games.parquet", games)
 
 

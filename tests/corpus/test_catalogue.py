@@ -77,13 +77,6 @@ def test_moves_share_memory_with_arrow_and_have_one_numba_type(tmp_path: Path) -
     assert values.flags.c_contiguous
 
 
-def test_bytes_do_not_depend_on_batch_sizes(tmp_path: Path) -> None:
-    many = pa.Table.from_batches([GAMES] * 200).combine_chunks().to_batches()[0]
-    whole = write_catalogue(tmp_path / "a", many)
-    parts = write_catalogue(tmp_path / "b", *[many.slice(k, 7) for k in range(0, 600, 7)])
-    assert whole.read_bytes() == parts.read_bytes()
-
-
 def test_empty_catalogue(tmp_path: Path) -> None:
     path = write_catalogue(tmp_path / "a.parquet")
     assert is_catalogue(path)

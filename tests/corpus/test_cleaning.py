@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from archives import zipped
+from kgs_archives import zipped
 from kifu.assets import config_names
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.cleaning import load_cleaning_rules

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import naive_hashes as naive
 from catalogues import rows, write_catalogue
-from flat import OneGame, flat
+from drawn_games import OneGame, flat
 from kifu.corpus import duplicates
 from kifu.corpus.duplicates import MIN_PLIES, Clusters, IdSet, exact_duplicates, find_clusters
 from kifu.corpus.hashes import OPENING_PLIES, hash_games

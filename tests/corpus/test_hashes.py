@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import naive_hashes as naive
-from flat import OneGame, flat
+from drawn_games import OneGame, flat
 from kifu.corpus import hashes
 from kifu.corpus.hashes import OPENING_PLIES, handicap_as_setup, hash_games, hash_rows, make_hash_state, text_hashes
 from kifu.point import ERASE_BIT, NO_POINT, POINT_MASK, WHITE_BIT

@@ -109,23 +109,6 @@ def test_bad_source_leaves_the_old_file(kgs: Path, tmp_path: Path, rules: str, n
 # The file
 
 
-def test_unwritable_output(kgs: Path, tmp_path: Path, rules: str) -> None:
-    """Folders that are missing are made."""
-    (tmp_path / "file").touch()
-    (tmp_path / "folder").mkdir()
-    for path, said in {
-        tmp_path / "file" / NAME: "Not a directory",
-        tmp_path / "folder": "Is a directory",
-        Path("/proc/kifu") / NAME: "No such file or directory",
-        tmp_path / ("x" * 300): "File name too long",
-    }.items():
-        with pytest.raises(OutputError, match=f"^cannot write {path}: {said}$"):
-            ingest(kgs, path, clean=load_cleaning_rules(rules), overwrite=True)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder"]
-    ingest(kgs, tmp_path / "folder" / "a" / "b" / NAME, clean=load_cleaning_rules(rules), overwrite=True)
-    assert content(tmp_path / "folder" / "a" / "b").keys() == {NAME}
-
-
 # From outside, in processes of their own
 
 

@@ -16,9 +16,8 @@ import numpy as np
 import pytest
 
 import serializing
-from archives import put, tar_of, zipped
 from commands import run
-from kgs_archives import BROKEN, records
+from kgs_archives import BROKEN, put, records, tar_of, zipped
 from kifu.assets import config_names
 from kifu.corpus import ingest as ingesting
 from kifu.corpus import sources as corpus_sources

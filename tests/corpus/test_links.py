@@ -11,7 +11,7 @@ import pytest
 
 from catalogues import rows, write_catalogue
 from commands import run
-from flat import OneGame, flat
+from drawn_games import OneGame, flat
 from kifu.config import check_config
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.hashes import hash_games

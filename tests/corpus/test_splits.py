@@ -15,7 +15,7 @@ from pydantic import BaseModel
 import naive_hashes as naive
 from catalogues import rows, write_catalogue
 from commands import is_error, run
-from flat import OneGame, flat
+from drawn_games import OneGame, flat
 from kifu.config import check_config
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.hashes import OPENING_PLIES, hash_games
@@ -62,26 +62,12 @@ def test_key_on_a_bound(key, seed):
         assert split_keys(np.array([key], np.uint64), {"a": below, "b": 2**64 - below}, seed).tolist() == [code]
 
 
-@given(SHARES, SEEDS, st.integers(0, 2**32))
-def test_split_does_not_depend_on_other_games(shares, seed, shuffle):
-    before = split_keys(KEYS[:2_000], shares, seed)
-    assert np.array_equal(split_keys(KEYS, shares, seed)[:2_000], before)
-    order = np.random.default_rng(shuffle).permutation(2_000)
-    assert np.array_equal(split_keys(KEYS[order], shares, seed), before[order])
-
-
 @given(SHARES, SEEDS)
 def test_sets_have_their_shares(shares, seed):
     counts = np.bincount(split_keys(KEYS, shares, seed), minlength=len(shares))
     for count, share in zip(counts, shares.values()):
         p = share / sum(shares.values())
         assert abs(count - len(KEYS) * p) <= 6 * sqrt(len(KEYS) * p * (1 - p)) + 1
-
-
-def test_seeds_give_different_splits():
-    halves = {"a": 1, "b": 1}
-    same = np.count_nonzero(split_keys(KEYS, halves, 1) == split_keys(KEYS, halves, 2))
-    assert abs(same - len(KEYS) / 2) < 6 * sqrt(len(KEYS) / 4)
 
 
 def test_shares_are_exact_and_never_change():

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import naive_order
-from flat import OneGame, flat
+from drawn_games import OneGame, flat
 from kifu.datasets.epoch_plan import hash_key, permutation, slots_of_entries
 from kifu.datasets.filter import PositionFilter, select_positions
 from kifu.datasets.sources import list_positions

@@ -8,16 +8,13 @@ import hashlib
 import json
 import lzma
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import collection_sites as sites
-import fuzz_fetch
 import http_server as web
-from fuzzing import Fuzzer, try_all
 from http_server import Site, tar_gz, zipped
 from kifu.errors import RecipeError, SourceError
 from kifu.fetch.collections import (
@@ -320,12 +317,6 @@ def test_an_index_that_cannot_be_had(site: Site, fault: web.Fault, reason: str) 
     site.always(sites.TREE, fault)
     with pytest.raises(SourceError, match=f"^the index {site.url}{sites.TREE}: .*{reason}"):
         list_files("fox", index=site.url + sites.TREE, policy=QUICK)
-
-
-@pytest.mark.parametrize("make", [fuzz_fetch.listing_fuzzer, fuzz_fetch.download_fuzzer])
-def test_damaged_indexes_and_files_are_read_or_refused(tmp_path: Path, make: Callable[[Path], Fuzzer]) -> None:
-    tried = try_all(make(tmp_path), 0.3, 1, tmp_path / "input")
-    assert 0 < tried.refused < tried.inputs
 
 
 def test_the_publishers_index_that_cannot_be_had_names_the_option(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

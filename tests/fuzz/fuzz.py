@@ -16,8 +16,6 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import conftest  # noqa: F401 - with bounds checks, negative indices fail, too
-
 import fuzz_fetch
 import fuzz_files as files
 import fuzz_search
@@ -30,6 +28,9 @@ from fuzz_tygem import TYGEM
 from fuzz_ugf import UGF
 from fuzzing import Fuzzer, try_all
 from kifu.datasets.formats import FORMATS
+
+if __name__ == "__main__":
+    import conftest  # noqa: F401 - with bounds checks, negative indices fail, too
 
 MAKERS: Mapping[str, Callable[[Path], Fuzzer]] = {
     "sgf": lambda _: SGF,

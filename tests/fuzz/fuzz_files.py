@@ -27,8 +27,7 @@ from evaluators import reported, scripted_engine
 from example_sets import layout_for, random_batch
 from fuzz_sgf import trap_records
 from fuzzing import TOKENS, Fuzzer, damage, mutant
-from kata_nets import small_net
-from kata_rows import as_arrays, random_rows
+from kata_nets import as_arrays, random_rows, small_net
 from kifu.assets import config_names, sample_path
 from kifu.config import config_text
 from kifu.corpus.catalogue import open_catalogue
@@ -344,11 +343,19 @@ def net_fuzzer(folder: Path) -> Fuzzer:
 
     seeds = [content(tiny_net(folder / "a.safetensors", heads=heads, games=(1, 2))) for heads in ((), ("value",))]
 
+    def make(draw: random.Random) -> Files:
+        if draw.random() < 0.5:
+            return one_damaged(seeds)(draw)
+        ((name, data),) = draw.choice(seeds).items()
+        end = 8 + int.from_bytes(data[:8], "little")
+        header = damage(draw, bytearray(data[8:end]), (*WORDS, b"9" * 20, b"null", b'"I8"', b"b1c8", b"\xc3\x28"))
+        return {name: struct.pack("<Q", len(header)) + header + data[end:]}
+
     def read(path: Path) -> None:
         open_net(path)
         assert describe_net(path).replace("\n", "").isprintable()
 
-    return Fuzzer(one_damaged(seeds), on_disk(folder / "tried", read))
+    return Fuzzer(make, on_disk(folder / "tried", read))
 
 
 def run_fuzzer(folder: Path) -> Fuzzer:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sgfmill import boards
 
-from flat import flat, read_archive
+from drawn_games import flat, read_archive
 from kifu.errors import DropReason, GameError, IllegalMove
 from kifu.go import board as board_module
 from kifu.go import rules as rules_module

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import naive_ladder
 from compiled import assert_state, bits, play
-from flat import read_archive
+from drawn_games import read_archive
 from kifu.errors import DropReason, GameError
 from kifu.go.ladder import NODE_LIMIT, NODES, ladder_moves, laddered_stones, new_ladder_search
 from kifu.go.replay import GameMoves, set_up

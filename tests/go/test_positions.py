@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from flat import OneGame, flat
+from drawn_games import OneGame, flat
 from kifu.errors import DropReason, GameError, IllegalMove
 from kifu.go.positions import Positions
 from kifu.point import WHITE_BIT as W

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 import drawn_games
 import kifu
 from compiled import LARGEST, assert_state
-from drawn_games import one_game, sgf
-from flat import Flat, OneGame, flat
+from drawn_games import Flat, OneGame, flat, one_game, sgf
 from kifu.errors import DropReason, IllegalMove
 from kifu.go.board import Board
 from kifu.go.replay import GameMoves, captured_stones, replay_all, replay_to

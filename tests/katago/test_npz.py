@@ -18,7 +18,7 @@ import pytest
 import kifu
 from commands import run
 from example_sets import bytes_of
-from kata_rows import as_arrays, random_rows, same_rows
+from kata_nets import as_arrays, random_rows, same_rows
 from kifu.datasets.formats import FORMATS, detect_format
 from kifu.errors import FormatError, OutputError, RecipeError, SourceError
 from kifu.katago.npz import ARRAYS, KataNpz, KataRows, KataWriter, PieceBuffer, compress_rows, join_rows

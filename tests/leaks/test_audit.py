@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 import naive_positions as naive
 from catalogues import rows, write_catalogue
 from commands import is_error, run
+from drawn_games import OneGame, flat, read_sgf
 from example_sets import layout_for, random_batch, write
-from flat import OneGame, flat, read_sgf
 from kgs_archives import archive, records
 from kifu.corpus.hashes import hash_games as hash_whole_games
 from kifu.corpus.positions import hash_positions
@@ -46,15 +46,10 @@ def batch(games, **columns):
     arrays = flat(games)
     canonical, opening = hash_whole_games(arrays)
     return rows(
-        width=arrays.width,
-        height=arrays.height,
-        moves=[game.moves for game in games],
+        width=arrays.width, height=arrays.height, moves=[game.moves for game in games],
         setup=[[word for _, word in game.setup] for game in games],
-        setup_ply=[[ply for ply, _ in game.setup] for game in games],
-        canonical=canonical,
-        opening=opening,
-        **columns,
-    )
+        setup_ply=[[ply for ply, _ in game.setup] for game in games], canonical=canonical, opening=opening, **columns,
+    )  # fmt: skip
 
 
 def hashed(games, **columns):
@@ -423,13 +418,9 @@ def test_bad_files_give_one_line(built, tmp_path) -> None:
     good = data_set(built, "1", 2001)
     whole = {"parquet": data_set(built, "c", 2001).read_bytes(), "dat": good.read_bytes()}
     bad = {
-        "empty": b"",
-        "text": b"(;GM[1])",
-        "mark": b"PAR1",
-        "cut.parquet": whole["parquet"][:-100],
-        "cut.dat": whole["dat"][:-100],
-        "end.parquet": whole["parquet"][:-8] + b"\0" * 8,
-    }
+        "empty": b"", "text": b"(;GM[1])", "mark": b"PAR1", "cut.parquet": whole["parquet"][:-100],
+        "cut.dat": whole["dat"][:-100], "end.parquet": whole["parquet"][:-8] + b"\0" * 8,
+    }  # fmt: skip
     for name, data in bad.items():
         path = tmp_path / name
         path.write_bytes(data)

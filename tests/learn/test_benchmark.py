@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pytest
 from blake3 import blake3
 
-import benchmarks
+import evaluated
 import kifu
 from commands import run
 from kata_nets import small_net
@@ -34,13 +34,13 @@ make_benchmarks = lazy_import("make_benchmarks")
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return benchmarks.games(tmp_path_factory.mktemp("source"))
+    return evaluated.games(tmp_path_factory.mktemp("source"))
 
 
 @pytest.fixture
 def tiny_set(source: Path, tmp_path: Path) -> Iterator[learn.benchmark.BenchmarkSet]:
-    benchmarks.write_set(tmp_path, benchmarks.draw(source))
-    with benchmarks.only_sets_of(tmp_path):
+    evaluated.write_set(tmp_path, evaluated.draw(source))
+    with evaluated.only_sets_of(tmp_path):
         yield learn.benchmark.load_set("tiny")
 
 
@@ -112,15 +112,15 @@ def test_packaged_sets_are_drawn_by_their_rule(name: str, shared: Path) -> None:
     ],
 )
 def test_damaged_definitions(changes: dict[str, object], message: str, source: Path, tmp_path: Path) -> None:
-    benchmarks.write_set(tmp_path, benchmarks.draw(source), **changes)
-    with benchmarks.only_sets_of(tmp_path), pytest.raises(RecipeError, match=message):
-        learn.benchmark.load_set(benchmarks.NAME)
+    evaluated.write_set(tmp_path, evaluated.draw(source), **changes)
+    with evaluated.only_sets_of(tmp_path), pytest.raises(RecipeError, match=message):
+        learn.benchmark.load_set(evaluated.NAME)
 
 
 def test_the_draw_depends_on_the_games_alone(source: Path, tmp_path: Path) -> None:
     backwards = archive(tmp_path / "backwards", members(source)[::-1])
-    assert np.array_equal(benchmarks.draw(source), benchmarks.draw(backwards))
-    fewer, more = (set(benchmarks.draw(source, count)[:, 0].tolist()) for count in (5, 24))
+    assert np.array_equal(evaluated.draw(source), evaluated.draw(backwards))
+    fewer, more = (set(evaluated.draw(source, count)[:, 0].tolist()) for count in (5, 24))
     assert (len(fewer), len(more)) == (5, 24)
     assert fewer < more
     rows = read_games([source], (19, 19), False, 1, make_benchmarks.DRAW_COLUMNS)
@@ -132,7 +132,7 @@ def test_games_that_share_an_opening_are_not_drawn(source: Path, tmp_path: Path)
     texts = members(source)
     cut = texts[0][: texts[0].rindex(b";")] + b")"  # the same game without its last move
     doubled = archive(tmp_path / "doubled", [*texts, cut])
-    drawn, before = (set(benchmarks.draw(path, 99)[:, 0].tolist()) for path in (doubled, source))
+    drawn, before = (set(evaluated.draw(path, 99)[:, 0].tolist()) for path in (doubled, source))
     assert len(before - drawn) == 1
     assert drawn < before
 
@@ -167,7 +167,7 @@ def test_fixed_positions_of_all_games(
 ) -> None:
     found = learn.benchmark.benchmark([net], source)
     result = only(found)
-    assert (result.name, result.games, result.present, result.used) == (benchmarks.NAME, 24, 24, 24)
+    assert (result.name, result.games, result.present, result.used) == (evaluated.NAME, 24, 24, 24)
     assert result.positions == 24 * learn.benchmark.PER_GAME
     assert result.remarks() == []
     (scores,) = result.nets
@@ -241,7 +241,7 @@ def test_nothing_is_left(source: Path, tiny_set: learn.benchmark.BenchmarkSet, t
     assert result.nets[0].score is None
     assert "| all | none left |" in report.evaluation.compare([found])
     with pytest.raises(SourceError, match=r"holds no game of tiny@1"):
-        learn.benchmark.benchmark([learned], benchmarks.games(tmp_path / "others", seed=1))
+        learn.benchmark.benchmark([learned], evaluated.games(tmp_path / "others", seed=1))
 
 
 @pytest.mark.slow
@@ -262,7 +262,7 @@ def test_training_leaves_the_games_out(source: Path, tiny_set: learn.benchmark.B
     with_them = learn.data.read_training_games(recipe, [source], [], 1)
     assert np.isin(tiny_set.keys()[:, 0], with_them.canonical).all()
     held_out = learn.data.read_training_games(
-        load_training("quick-cpu", settings), [benchmarks.games(tmp_path / "others", seed=1)], [source], 1
+        load_training("quick-cpu", settings), [evaluated.games(tmp_path / "others", seed=1)], [source], 1
     )
     assert (held_out.counts()["validation_games"], held_out.counts()["benchmark_games_excluded"]) == (kept - 24, 24)
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import kifu
-from flat import OneGame, flat
+from drawn_games import OneGame, flat
 from kifu.datasets.global_inputs import Conditions
 from kifu.errors import GameError, IllegalMove, RecipeError
 from kifu.go.board import Board

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import benchmarks
+import evaluated
 import kifu
 from commands import KIFU, run
 from evaluated import make
@@ -164,7 +164,7 @@ def nets(folder: Path) -> Path:
     members = ("--net", folder / "net.bin.gz", "--net", folder / "human.onnx")
     done = run("mix", folder / "games.parquet", *members, "-o", folder / "two.mix", "--board", "9x9")
     assert done.code == 0, done.err
-    benchmarks.write_set(folder, benchmarks.draw(benchmarks.games(folder / "set", 4), 2))
+    evaluated.write_set(folder, evaluated.draw(evaluated.games(folder / "set", 4), 2))
     return folder
 
 
@@ -193,7 +193,7 @@ def test_commands(nets, tmp_path, name):
         [KIFU, "gtp", "--net", net], input="boardsize 9\ngenmove b\nquit\n", capture_output=True, text=True, check=True
     ).stdout.split()
     assert len(moves) == 4
-    with benchmarks.only_sets_of(nets):
+    with evaluated.only_sets_of(nets):
         found = json.loads(done("benchmark", nets / "set", "--net", net, "--json", "-"))
     assert found["sets"][0]["positions"] == 2 * learn.benchmark.PER_GAME
     with serving(Site([games], [str(net)])) as site:

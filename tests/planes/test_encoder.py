@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 import kifu
-from drawn_planes import COMPOSED_SETS, draw
-from flat import OneGame, flat
+from drawn_games import COMPOSED_SETS, OneGame, draw, flat
 from kifu.compiler import fingerprint
 from kifu.errors import DropReason, GameError, RecipeError
 from kifu.go.state import add_point
@@ -383,7 +382,7 @@ def test_feature_of_a_module_is_cached_on_disk(tmp_path):
     )
     program = (
         "import mine\n"
-        "from drawn_planes import draw\n"
+        "from drawn_games import draw\n"
         "from kifu.planes import encoder\n"
         "planes, _ = draw('mine', (5, 5, [('B', (0, 0))]))\n"
         "kernel = encoder._compile(encoder.find_plane_set('mine').features)\n"

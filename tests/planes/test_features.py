@@ -9,9 +9,7 @@ from hypothesis import strategies as st
 
 import naive_planes
 from compiled import LARGEST
-from drawn_games import games
-from drawn_planes import COMPOSED_SETS, draw, turn
-from flat import read_archive
+from drawn_games import COMPOSED_SETS, draw, games, read_archive, turn
 from kifu.planes.features import FAMILIES, FEATURES
 from kifu.planes.registry import PLANE_SETS
 from kifu.point import ERASE_BIT, POINT_MASK, WHITE_BIT, symmetries

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from drawn_planes import draw
+from drawn_games import draw
 from kifu.planes.registry import PLANE_SETS
 
 pytestmark = pytest.mark.slow  # the set takes long to compile

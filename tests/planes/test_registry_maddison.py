@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 
 import kifu
-from drawn_games import games
-from drawn_planes import draw
+from drawn_games import draw, games
 
 # X is black, O is white. Black takes the white stone in the corner with its last move.
 GAME = b"(;SZ[4]AB[cc];W[da];B[ca];W[bb];B[db];W[bc])"

@@ -8,13 +8,17 @@ import os
 import re
 import shlex
 import shutil
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 import typer
 
-from commands import Done, run
+from commands import Done, limited, run
 from kgs_archives import archive, records
 from kifu.cli import app
 from marks import slow
@@ -183,3 +187,40 @@ def test_the_number_of_threads_changes_no_byte(case: Case) -> None:
         assert done.code == 0
         made.append(case.files())
     assert made[0] == made[1]
+
+
+@pytest.mark.subprocess
+@pytest.mark.slow
+@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize(
+    ("command", "said"), [("ingest {into}/a.parquet", "training"), ("build {into}", "test,trainall")]
+)
+def test_ctrl_c_in_a_process(tmp_path: Path, command: str, said: str, jobs: int) -> None:
+    """said: the cleaning rules, or the sets."""
+    for year in (2001, 2002):
+        archive(tmp_path / "kgs", records(60, year, 100), year=year)
+
+    def start(into: Path, pause: float) -> subprocess.Popen[str]:
+        into.mkdir(exist_ok=True)
+        words = [*command.format(into=into).split(), pause, jobs, said, tmp_path / "kgs"]
+        script = Path(__file__).parents[1] / "support" / "slow_writer.py"
+        return subprocess.Popen(
+            [sys.executable, script, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+
+    out, whole = tmp_path / "out", tmp_path / "whole"
+    with limited(start(out, 0.1)) as process:
+        process.stdout.readline()
+        time.sleep(0.3)
+        process.send_signal(signal.SIGINT)
+        error = process.stderr.read()
+    assert process.returncode not in (0, 2)
+    assert error.rstrip().endswith("KeyboardInterrupt")
+    assert not list(out.glob(".*")), "what was begun is removed"
+    for into in (out, whole):
+        with limited(start(into, 0)) as process:
+            process.communicate()
+        assert process.returncode == 0
+    assert [(path.name, path.read_bytes()) for path in sorted(out.iterdir())] == [
+        (path.name, path.read_bytes()) for path in sorted(whole.iterdir())
+    ]

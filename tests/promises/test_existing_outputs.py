@@ -19,6 +19,7 @@ COMMANDS = {  # arguments for the first and for other inputs or options, and the
     "build": (f"tokens {{a}}.parquet {_TRAIN}", f"tokens {{b}}.parquet {_TRAIN}", "out/train"),
     "build npy": (f"book-seven {{a}}.parquet {_TRAIN}", f"book-seven {{b}}.parquet {_TRAIN}", "out/train"),
     "build npz": ("katago {a}.parquet -o out --sets train", "katago {b}.parquet -o out --sets train", "out/train"),
+    "build seed": (f"agz17 {{a}}.parquet {_TRAIN}", f"agz17 {{a}}.parquet {_TRAIN} --set seed=1", "out/train.parquet"),
     "index": ("g.parquet", "g.parquet --plies 9", "g.parquet.search"),
     "convert": ("{a}.tar.gz -o out.zip", "{b}.tar.gz -o out.zip", "out.zip"),
     "convert to sgf": ("{a}.tar.gz -o out.sgf.bz2", "{b}.tar.gz -o out.sgf.bz2", "out.sgf.bz2"),
@@ -49,6 +50,7 @@ def call(
         return run(request.param.split()[0], *(other if others else first).format(**inputs).split(), *options)
 
     call_command.path = Path(path)  # type: ignore[attr-defined]
+    call_command.mends = request.param.startswith(("build", "convert", "index"))  # type: ignore[attr-defined]
     return call_command
 
 
@@ -79,6 +81,7 @@ def test_foreign_and_damaged_outputs_stay(call: Callable[..., Done], kind: str) 
     path.parent.mkdir(exist_ok=True)
     if kind == "damaged":
         assert call().code == 0
+        whole = content(path)
         file = next(each for each in content(path) if each.suffix not in ("", ".json", ".md"))
         file.write_bytes(file.read_bytes()[:-9])
     elif kind == "folder":
@@ -91,6 +94,9 @@ def test_foreign_and_damaged_outputs_stay(call: Callable[..., Done], kind: str) 
         done = call(*options)
         assert (done.code, content(path)) == (2, before)
         assert "exists" in done.err[-1] or "contains" in done.err[-1]
+    if kind == "damaged":
+        mended = (0, whole) if call.mends else (2, before)  # type: ignore[attr-defined]
+        assert (call("--overwrite").code, content(path)) == mended
 
 
 def test_files_without_an_origin_need_the_option(inputs: dict[str, str], tmp_path: Path) -> None:

@@ -17,14 +17,13 @@ import numpy as np
 import pytest
 
 import kifu
-from commands import KIFU, run
+from commands import KIFU, passed, run
 from kata_nets import small_net
 from kifu.cli import app
 from kifu.errors import DropReason, GameError
 from kifu.katago.net_file import write_kata_net
 from kifu.point import to_sgf
 from kifu.records.games import MAX_MOVES
-from pytest_runs import passed
 
 
 def stones(count: int, seed: int) -> list[int | None]:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_runs import passed
+from commands import passed
 
 HERE = Path(__file__).parents[1]
 

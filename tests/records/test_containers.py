@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import kifu
-from archives import put
+from kgs_archives import put
 from kifu.errors import DropReason, SourceError
 from kifu.records import _streams
 from kifu.records.containers import blocks, containers, find_containers

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from archives import tar_of, tarred, zipped
+from kgs_archives import tar_of, tarred, zipped
 from kifu.errors import SourceError
 from kifu.records.containers import blocks
 from record_samples import OLF_LINE

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 import kifu
 import serializing
-from archives import put, tarred, zipped
 from commands import run
+from kgs_archives import put, tarred, zipped
 from kifu.convert import convert
 from kifu.corpus import sources as corpus_sources
 from kifu.corpus.catalogue import open_catalogue

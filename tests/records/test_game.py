@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kifu
-from archives import zipped
 from format_samples import RECORDS
+from kgs_archives import zipped
 from kifu.corpus.sources import read
 from kifu.errors import DropReason, GameError, IllegalMove, KifuError, RecordError, SourceError
 from kifu.go.board import Board

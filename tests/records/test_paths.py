@@ -18,10 +18,9 @@ import fsspec
 import pytest
 
 import http_server as web
-from archives import put, tar_of, zip_of
 from commands import run
 from http_server import Site
-from kgs_archives import archive, records
+from kgs_archives import archive, put, records, tar_of, zip_of
 from kifu.corpus.ingest import ingest
 from kifu.corpus.sources import ShardReader, archive_shards, find_sources, hash_sources
 from kifu.corpus.update import append

@@ -15,8 +15,6 @@ import pytest
 
 import kifu
 from commands import run
-from fuzz_files import container_fuzzer
-from fuzzing import try_all
 from http_server import Site
 from kgs_archives import records
 from kifu.corpus import sources
@@ -427,7 +425,3 @@ def test_remote(site: Site, tmp_path: Path) -> None:
     del site.files["/games.7z.003?signature=s3cr3t"]
     with pytest.raises(SourceError, match=r"volume games\.7z\.003 is missing or empty$"):
         read(as_path(f"{site.url}/games.7z.001?signature=s3cr3t"))
-
-
-def test_short_fuzz(tmp_path: Path) -> None:
-    assert try_all(container_fuzzer("7z", tmp_path / "in"), 1.0, 7, tmp_path / "input").inputs > 10

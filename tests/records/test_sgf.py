@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import random
 import tarfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numba
@@ -16,12 +18,14 @@ from sgfmill import sgf as sgfmill
 
 from kifu.errors import DropReason, GameError
 from kifu.point import ERASE_BIT, NO_POINT, POINT_MASK, WHITE_BIT, to_sgf
-from kifu.records.game import Game, read_sgf, write_sgf
-from kifu.records.games import ParseWarning
-from kifu.records.sgf import make_record
+from kifu.records._sgf import MAX_PROPERTIES
+from kifu.records.game import Game, read_games, read_sgf, write_sgf
+from kifu.records.games import NO_HANDICAP, GameArrays, ParseWarning, concat
+from kifu.records.sgf import as_block, make_record, read_block, scan
 from kifu.records.tree import Tree, read_tree
 from naive_sgf import PIECES, compare_with_naive, games_of
-from record_samples import TRAPS_FOLDER
+from naive_text_fields import compare_text_fields
+from record_samples import TRAPS_FOLDER, some_members
 
 COMPILED = not numba.config.DISABLE_JIT
 BLANK = "(;FF[4]GM[1]CA[UTF-8]SZ[9]"
@@ -437,3 +441,225 @@ def test_no_point_round_trips() -> None:
     assert game.moves.tolist() == [624, NO_POINT | WHITE_BIT, NO_POINT]
     assert write_sgf(game).endswith(b";B[yy]\n;W[zz]\n;B[zz]\n)\n")
     assert np.array_equal(read_sgf(write_sgf(game)).moves, game.moves)
+
+
+NAN = math.nan
+
+
+def seconds(text: str) -> list[float]:
+    """Return the times of one game, rounded to milliseconds; [] if the block has none."""
+    used = compare_text_fields(as_block([f"(;SZ[9]{text})".encode()])).seconds
+    return [] if used is None else [round(float(each), 3) for each in used]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        # main time
+        ("TM[600];B[aa]BL[590.5];W[ba]WL[600];B[ca]BL[580.25]", [9.5, 0, 10.25]),
+        ("TM[10m];B[aa]BL[590]", [10]),
+        ("TM[600];BL[590]B[aa];W[ba]C[WL[1\\]]", [10, NAN]),
+        (";B[aa]BL[590.5];W[ba]WL[600];B[ca]BL[580]", [NAN, NAN, 10.5]),  # main time unknown
+        ("TM[0];B[aa]BL[590.5];W[ba];B[ca]BL[580]", [NAN, NAN, 10.5]),  # no limit
+        ("TM[600];B[aa]BL[500];W[ba];B[ca]BL[550];W[da];B[ea]BL[540]", [100, NAN, NAN, NAN, 10]),  # time was added
+        ("TM[600];B[aa];W[ba];B[ca]BL[550];W[da];B[ea]BL[540]", [NAN, NAN, NAN, NAN, 10]),  # of two moves
+        ("TM[600];B[aa]BL[x];W[ba];B[ca]BL[-1]", [NAN] * 3),
+        ("TM[600];B[aa]BL[590]BL[580];W[ba]WL[x]WL[590]", [10, NAN]),  # the first value is used
+        # both clocks in each node, as NNGS writes them
+        ("TM[1800];B[aa];W[ba]BL[1797]WL[1743];B[ca]BL[1791]WL[1743];W[da]BL[1791]WL[1739]", [3, 57, 6, 4]),
+        ("TM[60];B[aa]BL[59];W[ba];BL[50]WL[55];B[ca]BL[58]", [1, 5, 1]),
+        # byo-yomi: KGS writes the clock after it was reset
+        ("TM[60]OT[5x30 byo-yomi];B[aa]BL[5.5];W[ba];B[ca]BL[30]OB[5];W[da];B[ea]BL[30]OB[4]", [54.5, *[NAN] * 4]),
+        # others write what was left of the period
+        ("TM[60]OT[5x30 byo-yomi];B[aa]BL[5];W[ba];B[ca]BL[29]OB[5]", [55, NAN, 6]),
+        ("TM[60]OT[5x30 byo-yomi];B[aa]BL[5];W[ba];B[ca]BL[29]OB[4]", [55, NAN, NAN]),  # OB may or may not count it
+        ("TM[0]OT[5x30 byo-yomi];B[aa]BL[21]OB[5];W[ba];B[ca]BL[20]OB[5];W[da];B[ea]BL[25]OB[3]",
+         [9, NAN, 10, NAN, 65]),
+        ("TM[0]OT[5x30 byo-yomi];B[aa]BL[21]OB[4];W[ba];B[ca]BL[20]OB[5]", [NAN, NAN, NAN]),
+        ("TM[0]TC[3]TT[60];B[aa]BL[50]OB[3];W[ba]", [10, NAN]),
+        ("TM[0]OT[20 per move];B[aa]BL[20]OB[1];W[ba]WL[15]OW[1]", [NAN, 5]),
+        # a count in main time: below the length of a period, main time and the first period look the same
+        ("TM[60]OT[3x5 byo-yomi];B[aa]BL[50]OB[3];W[ba];B[ca]BL[4]OB[3];W[da];B[ea]BL[3]OB[2]", [10, *[NAN] * 4]),
+        # no count in overtime: after the clock has risen, nothing is known
+        ("TM[60]OT[3x30 byo-yomi];B[aa]BL[5];W[ba];B[ca]BL[25];W[da];B[ea]BL[20]", [55, NAN, NAN, NAN, NAN]),
+        # Canadian overtime: OB is the number of moves left in the period
+        ("TM[60]OT[25/300 Canadian];B[aa]BL[5];W[ba];B[ca]BL[290]OB[24];W[da];B[ea]BL[280.5]OB[23]",
+         [55, NAN, 15, NAN, 9.5]),
+        ("TM[60]OT[25/300 Canadian];B[aa]BL[5];W[ba];B[ca]BL[290]OB[25]", [55, NAN, 15]),
+        ("TM[60]OT[25/300 Canadian];B[aa]BL[5];W[ba];B[ca]BL[300]OB[25]", [55, NAN, NAN]),
+        ("TM[0]OT[2/30 Canadian];B[aa]BL[20]OB[1];W[ba];B[ca]BL[15]OB[0];W[da];B[ea]BL[25]OB[1]",
+         [10, NAN, 5, NAN, 5]),
+        ("TM[0]OT[2/30 Canadian];B[aa]BL[20]OB[1];W[ba];B[ca]BL[30]OB[2];W[da];B[ea]BL[25]OB[1]",
+         [10, NAN, NAN, NAN, 5]),  # the last move of a period that was reset
+        # overtime whose clocks are read differently, or not understood
+        ("TM[60]OT[10 fischer];B[aa]BL[55]", [NAN]),
+        ("TM[60]OT[by ear];B[aa]BL[55]", [NAN]),
+    ],
+)  # fmt: skip
+def test_times_used(text: str, expected: list[float]) -> None:
+    np.testing.assert_array_equal(seconds(text), expected)
+
+
+@pytest.mark.parametrize("text", [";B[aa];W[ba]", ";B[aa]C[BL 5]", "GM[2];B[aa]BL[5]"])
+def test_games_without_clocks_have_no_times(text: str) -> None:
+    assert seconds(text) == []
+
+
+def test_games_of_a_block_are_read_by_themselves() -> None:
+    first, second = b"(;SZ[9]TM[60];B[aa]BL[59])", b"(;SZ[9];B[aa];W[ba])"
+    parsed = read_block(as_block([second, first + second, first]))
+    np.testing.assert_array_equal(parsed.seconds, [NAN, NAN, 1, NAN, NAN, 1])
+    assert parsed.evaluations is None
+
+
+LIMITS = ["", "TM[60]", "TM[0]"], ["", "OT[3x30 byo-yomi]", "OT[5/30 Canadian]", "OT[0]", "TC[2]TT[30]"]
+
+
+@pytest.mark.slow
+def test_made_clocks_as_the_naive_reader() -> None:
+    """Players who use random times, with clocks that some nodes lack or write differently."""
+    draw = random.Random(7)
+    for _ in range(300):
+        text = "".join(map(draw.choice, LIMITS))
+        left, count = {"B": 60.0, "W": 60.0}, {"B": -1, "W": -1}
+        for ply in range(30):
+            side = "BW"[ply % 2]
+            left[side] -= draw.choice((0, 0.5, 5, 17.25))
+            while left[side] < 0:
+                left[side] += 30
+                count[side] = draw.choice((5, 3)) if count[side] < 0 else max(count[side] - 1, 0)
+            count[side] -= draw.random() < 0.3
+            shown = draw.choice((left[side], 30.0)) if count[side] >= 0 else left[side]
+            text += f";{side}[]"
+            for each in draw.choice((side, side, side, "BW", "", "W")):
+                text += f"{each}L[{shown if each == side else left[each]}]"
+                text += f"O{each}[{count[each]}]" if draw.random() < 0.9 and count[each] >= -1 else ""
+        seconds(text)
+
+
+# Limits
+
+
+LONG = pytest.mark.skipif(not COMPILED, reason="a long record takes long uncompiled")
+
+
+@LONG
+def test_too_many_moves() -> None:
+    length = 65_535
+    game = read_sgf(b"(;SZ[9]" + b";B[aa]" * length + b")")
+    assert len(game) == length
+    assert not game.drop
+    for last in (b";B[aa]", b";B [aa]"):
+        first, second = read_games(b"(;SZ[9]" + b";B[aa]" * length + last + b";AB[bb])(;SZ[9];B[aa])")
+        assert first.drop == DropReason.TOO_LARGE
+        assert len(first) == 0
+        assert len(first.setup) == 0
+        assert not second.drop
+        assert len(second) == 1
+
+
+def test_too_many_setup_stones() -> None:
+    full = b";AB[aa:yy]"
+    assert len(read_sgf(b"(;SZ[25]" + 6 * full + b")").setup) == 6 * 625
+    first, second = read_games(b"(;SZ[25]" + 7 * full + b";B[aa])(;SZ[9]AB[aa];B[aa])")
+    assert first.drop == DropReason.TOO_LARGE
+    assert len(first) == 0
+    assert len(first.setup) == 0
+    assert not second.drop
+    assert second.setup.tolist() == [0]
+
+
+@LONG
+def test_too_many_properties() -> None:
+    many = b"A[]" * (MAX_PROPERTIES - 1)
+    assert not read_sgf(b"(;SZ[9]" + many + b";B[aa])").drop
+    first, second = read_games(b"(;SZ[9]" + many + b";B[aa]C[x])(;SZ[9];B[aa])")
+    assert (first.drop, len(first), second.drop, len(second)) == (DropReason.TOO_LARGE, 0, DropReason.KEPT, 1)
+
+
+def test_too_dense_setup_affects_only_its_member() -> None:
+    game = b"(;SZ[25]AB[aa:yy])" + b" " * 20
+    games = scan(as_block([game * 60, game]))
+    kept = int((games.drop[:-1] == DropReason.KEPT).sum())
+    assert kept == (4 * 4096 + 60 * len(game)) // 625
+    assert (games.drop[kept:-1] == DropReason.TOO_LARGE).all()
+    assert games.drop[-1] == DropReason.KEPT
+    assert games.setup_offset[-1] == (kept + 1) * 625
+
+
+def test_too_dense_games_affect_only_their_member() -> None:
+    games = scan(as_block([b"(;)" * 100, b"(;B[aa])"]))
+    allowed = 16 + 300 // 32
+    assert games.drop.tolist() == [DropReason.KEPT] * allowed + [DropReason.TOO_LARGE, DropReason.KEPT]
+    assert games.stop[allowed] == 300
+    assert games.start[allowed] == 3 * allowed
+
+
+HOSTILE = [b"(", b"(;", b";", b"(;GM[1]", b"[", b"]", b"\\", b" ", b"( ", b"; ", b"B", b"B[", b"B[]", b"(;)", b"A[\\]"]
+
+
+@pytest.mark.parametrize("piece", [*HOSTILE, b"AB[aa:yy]", b"(;AB[aa:ss]", b"A[", b";B[aa] ", b";;GM["])
+@pytest.mark.parametrize("start", [b"", b"(;SZ[25]", b"(;CA[big5];"])
+def test_time_is_linear_and_memory_bounded(piece: bytes, start: bytes) -> None:
+    length = 4 << 20 if COMPILED else 2 << 10
+    block = as_block([start + piece * (length // len(piece))])
+    games = scan(block)  # about 0.05 s; anything quadratic would take hours
+    assert sum(getattr(games, name).nbytes for name in GameArrays.__slots__) < 8 * len(block.data) + 10_000
+    read_tree(block.data.tobytes(), 25, 25)
+
+
+# Blocks
+
+
+def test_rows_of_a_block() -> None:
+    block = as_block([b"(;SZ[9];B[aa])", b"", b"junk", b"(;SZ[9];B[bb])(;SZ[9];W[cc];B[dd])"])
+    block.drop[1] = DropReason.UNREADABLE
+    games = scan(block)
+    assert games.drop.tolist() == [
+        DropReason.KEPT,
+        DropReason.UNREADABLE,
+        DropReason.NO_RECORD,
+        DropReason.KEPT,
+        DropReason.KEPT,
+    ]
+    assert games.member.tolist() == games.block_index.tolist() == [0, 1, 2, 3, 3]
+    assert games.move_offset.tolist() == [0, 1, 1, 1, 2, 4]
+    text = [block.data[a:b].tobytes() for a, b in zip(games.start, games.stop)]
+    assert text == [b"(;SZ[9];B[aa])", b"", b"", b"(;SZ[9];B[bb])", b"(;SZ[9];W[cc];B[dd])"]
+
+
+def test_bytes_between_members_are_not_read() -> None:
+    block = as_block([b"(;SZ[9];B[aa]", b"(;SZ[9];B[bb])", b")(;SZ[9];B[cc])"])
+    games = scan(some_members(replace(block, member=block.member * 10), [0, 2]))
+    assert games.moves.tolist() == [0, 20]
+    assert games.member.tolist() == [0, 20]
+    assert games.block_index.tolist() == [0, 1]
+    assert games.warnings.tolist() == [ParseWarning.TRUNCATED, ParseWarning.JUNK_BEFORE]
+
+
+def test_many_members_and_stones_outgrow_the_initial_buffers() -> None:
+    record = b"(;SZ[9]AB[aa:ii])(;SZ[9]AW[aa:ih];W[ii])"
+    count = 400 if COMPILED else 100
+    games = scan(as_block([record] * count))
+    assert len(games) == 2 * count
+    assert games.setup_offset.tolist() == sorted(
+        [k * 153 for k in range(count + 1)] + [k * 153 + 81 for k in range(count)]
+    )
+    assert games.setup.tolist() == [*range(81), *(p | WHITE_BIT for p in range(72))] * count
+    assert games.root_setup.tolist() == [81, 72] * count
+
+
+def test_concat() -> None:
+    blocks = [as_block([b"(;SZ[9]AB[aa];B[bb];W[cc])", b""]), as_block([b"(;SZ[9]HA[3]AW[dd][ee];B[ff])"])]
+    parts = [scan(block) for block in blocks]
+    whole = concat(parts)
+    assert whole.move_offset.tolist() == [0, 2, 2, 3]
+    assert whole.setup_offset.tolist() == [0, 1, 1, 3]
+    assert whole.moves.tolist() == parts[0].moves.tolist() + parts[1].moves.tolist()
+    assert whole.handicap.tolist() == [NO_HANDICAP, NO_HANDICAP, 3]
+    assert whole.block_index.tolist() == [0, 1, 0]
+    for games in (whole, concat([])):
+        for name in GameArrays.__slots__:
+            assert getattr(games, name).dtype == getattr(parts[0], name).dtype
+    assert len(concat([])) == 0
+    assert concat([]).move_offset.tolist() == [0]

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flat import OneGame
+from drawn_games import OneGame
 from kifu.point import POINT_MASK, WHITE_BIT
 from kifu.search.build import build_index
 from kifu.search.continuations import (

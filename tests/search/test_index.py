@@ -15,8 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catalogues import rows, write_catalogue
-from drawn_games import games, one_game
-from flat import OneGame, flat
+from drawn_games import OneGame, flat, games, one_game
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.schema import PLAYED_COLUMNS, move_arrays
 from kifu.errors import FormatError

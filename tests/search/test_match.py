@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from drawn_games import OneGame, flat, one_game
 from drawn_games import games as drawn_games
-from drawn_games import one_game
-from flat import OneGame, flat
 from kifu.point import BLACK, NO_POINT, WHITE, WHITE_BIT
 from kifu.search import match
 from kifu.search.match import match_games

@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from drawn_games import flat, one_game
 from drawn_games import games as drawn_games
-from drawn_games import one_game
-from flat import flat
 from kifu.errors import GameError, KifuError, RecipeError, RecordError, SourceError
 from kifu.go.board import Board
 from kifu.point import BLACK, POINT_MASK, WHITE, WHITE_BIT, to_gtp

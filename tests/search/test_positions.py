@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalogues import rows
-from drawn_games import games, one_game
-from flat import OneGame, flat
+from drawn_games import OneGame, flat, games, one_game
 from kifu.go.state import zobrist_keys
 from kifu.point import BLACK, ERASE_BIT, NO_POINT, POINT_MASK, WHITE, WHITE_BIT, symmetries
 from kifu.search import positions

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalogues import rows, write_catalogue
-from flat import OneGame
+from drawn_games import OneGame
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.update import append
 from kifu.errors import FormatError, OutputError, RecipeError

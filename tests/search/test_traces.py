@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compiled import bits
+from drawn_games import OneGame, flat, one_game
 from drawn_games import games as drawn_games
-from drawn_games import one_game
-from flat import OneGame, flat
 from kifu.point import ERASE_BIT, POINT_MASK, WHITE_BIT
 from kifu.search.traces import LAST_STONE, trace_games
 from naive_search import stones_before

@@ -1,4 +1,4 @@
-"""A training run that records what each of its processes trains on; test_train_ddp.py starts it as a script.
+"""A training run that records what each of its processes trains on; test_train_runs.py starts it as a script.
 
     python ddp_run.py GAMES RUN LOG DEVICES STOP
 

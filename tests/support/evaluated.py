@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import base64
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 
 import numpy as np
+import pytest
+from blake3 import blake3
 
 import kifu
-from kgs_archives import archive
+import kifu.assets
+import kifu.config
+from kgs_archives import archive, record
+from kifu.arrays import Hashes
+from kifu.assets import asset
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest
 from kifu.corpus.schema import to_numpy
+from kifu.datasets.mmap_games import read_games
 from kifu.go.board import Board
 from kifu.point import POINT_MASK, WHITE, WHITE_BIT, symmetries, to_sgf
 from lazy import lazy_import
@@ -170,3 +180,59 @@ def groups_of(game: kifu.Game, ply: int, move: int, board: Board) -> dict[str, s
         "line": str(min(across, down)),
         "capture": ("none", "1", "2 or more")[min(taken, 2)],
     }
+
+
+make_benchmarks = lazy_import("make_benchmarks")
+
+NAME = "tiny@1"
+FIRST, LAST = date(2001, 1, 1), date(2001, 4, 30)
+
+
+def games(folder: Path, count: int = 32, seed: int = 0) -> Path:
+    """Return an archive of random games of four months, with ranks."""
+    texts = []
+    for k in range(count):
+        root = f"(;DT[2001-0{1 + k % 4}-{1 + k % 28:02}]BR[{1 + k % 5}d]WR[{1 + k % 3}d]".encode()
+        texts.append(root + record(f"{seed}-{k}", 80).removeprefix(b"(;"))
+    return archive(folder, texts)
+
+
+def draw(source: Path, count: int = 24) -> Hashes:
+    """Return the keys of games drawn from a source."""
+    rows = read_games([source], (19, 19), False, 1, make_benchmarks.DRAW_COLUMNS)
+    keys: Hashes = make_benchmarks.draw_games(rows, FIRST, LAST, count)[0]
+    return keys
+
+
+def write_set(folder: Path, keys: Hashes, **changes: object) -> None:
+    """Write the definition of the set NAME into folder/benchmarks."""
+    listing = "".join(f"{canonical:016x} {opening:016x}\n" for canonical, opening in keys.tolist())
+    values = {
+        "name": f'"{NAME}"', "title": '"Random games"', "first": FIRST, "last": LAST, "windows": '"month"',
+        "archives": '["x.tar.gz"]', "games": len(keys), "digest": f'"{blake3(listing.encode()).hexdigest()}"',
+        "hashes": f'"{base64.b64encode(keys.astype("<u8").tobytes()).decode()}"', **changes,
+    }  # fmt: skip
+    (folder / "benchmarks").mkdir(exist_ok=True)
+    text = "".join(f"{key} = {value}\n" for key, value in values.items())
+    (folder / "benchmarks" / f"{NAME}.toml").write_text(text)
+
+
+@contextmanager
+def only_sets_of(folder: Path) -> Iterator[None]:
+    """Replace the packaged sets by those of folder/benchmarks."""
+    sets = learn.benchmark
+
+    def forget() -> None:
+        sets.load_set.cache_clear()
+        sets._reserved_openings.cache_clear()
+        sets._reserved_accounts.cache_clear()
+
+    def find(*parts: str) -> object:
+        return folder.joinpath(*parts) if parts[0] == "benchmarks" else asset(*parts)
+
+    forget()
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (kifu.assets, kifu.config):
+            patch.setattr(module, "asset", find)
+        yield
+    forget()

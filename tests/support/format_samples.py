@@ -5,7 +5,7 @@ import io
 import json
 from pathlib import Path
 
-from archives import put, tar_of, zip_of
+from kgs_archives import put, tar_of, zip_of
 
 MOVES = ("B pd", "W dp", "B pq", "W dc", "B fq")
 """The game in SGF's coordinates."""

@@ -15,7 +15,7 @@ from socketserver import StreamRequestHandler, ThreadingTCPServer
 from time import time
 from typing import Any
 
-from archives import tar_of, zip_of
+from kgs_archives import tar_of, zip_of
 
 
 @dataclass

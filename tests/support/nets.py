@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -61,3 +64,17 @@ def global_values(net: learn.networks.Network, batch: int) -> torch.Tensor | Non
     values = torch.arange(batch * size).sin().view(batch, size)
     values[:, 0] = 1 - 2 * (torch.arange(batch) % 2)  # the colour, if it is the first input
     return values
+
+
+torch_backend = lazy_import("kifu.learn.torch_backend")
+
+
+@contextlib.contextmanager
+def processor(**capabilities: Any) -> Iterator[None]:
+    """Let torch report these capabilities of the processor instead of its own."""
+    torch_backend.has_bfloat16.cache_clear()
+    try:
+        with mock.patch("torch.cpu.get_capabilities", return_value=capabilities):
+            yield
+    finally:
+        torch_backend.has_bfloat16.cache_clear()

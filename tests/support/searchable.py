@@ -6,9 +6,8 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from catalogues import rows, write_catalogue
+from drawn_games import OneGame, one_game
 from drawn_games import games as drawn_games
-from drawn_games import one_game
-from flat import OneGame
 from kifu.point import ERASE_BIT, NO_POINT, POINT_MASK, WHITE_BIT
 
 

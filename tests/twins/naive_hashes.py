@@ -1,6 +1,6 @@
 """Naive twins: `canonical@1` in Python ints, as `kifu.corpus.hashes` documents it, and duplicates by all pairs."""
 
-from flat import OneGame
+from drawn_games import OneGame
 from kifu.point import ERASE_BIT, POINT_MASK, WHITE_BIT
 
 WORD = 2**64

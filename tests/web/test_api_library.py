@@ -15,8 +15,8 @@ pytest.importorskip("uvicorn", reason="needs kifu[web]")
 
 import format_samples
 import kifu
-from archives import zip_of
 from catalogues import rows, write_catalogue
+from kgs_archives import zip_of
 from kifu.corpus.splits import split
 from kifu.errors import FormatError, SourceError
 from kifu.records.game import read_sgf
@@ -69,13 +69,8 @@ def evaluation(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A report of `kifu evaluate`, with an example of a game of the second catalogue."""
     interval = [0.5, 0.4, 0.6]
     score = {
-        "positions": 10,
-        "accounts": 4,
-        "top1": interval,
-        "top3": interval,
-        "top5": interval,
-        "nll": [2.0, 1.9, 2.1],
-    }
+        "positions": 10, "accounts": 4, "top1": interval, "top3": interval, "top5": interval, "nll": [2.0, 1.9, 2.1],
+    }  # fmt: skip
     net = {
         "name": "run", "description": "b6c64", "known_games": 0, "learned": 0, "score": score,
         "calibration": {

@@ -326,8 +326,6 @@ def progress(label: str, total: int | None, unit: str) -> AbstractContextManager
 
 
 class _OneLine(logging.Formatter):
-    """Formats each message as one printable line."""
-
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
         return printable(super().format(record))
@@ -376,7 +374,6 @@ def _set_verbosity(quiet: bool, verbose: bool) -> None:
 
 
 def _deliver(outcome: Outcome, json: Path | None) -> None:
-    """Print the text, then write the JSON and further files."""
     if json != Path("-") and not (outcome.summary and _verbosity == Verbosity.QUIET):
         if callable(outcome.text):
             outcome.text()
@@ -586,7 +583,6 @@ def _fail(line: str, error: BaseException | None = None) -> None:
 
 
 def _usage_error(error: typer.TyperException) -> str:
-    """Return an error of the command line's syntax as one line."""
     context = getattr(error, "ctx", None)
     option = getattr(error, "option_name", None)
     possibilities = getattr(error, "possibilities", None)

@@ -140,7 +140,6 @@ def _end_soon(number: int) -> None:
 
 
 def _name(host: str) -> str:
-    """Return a host as part of an address that others can open."""
     if host in ("0.0.0.0", "::"):
         return socket.gethostname()
     return f"[{host}]" if ":" in host else host

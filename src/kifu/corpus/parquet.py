@@ -31,7 +31,7 @@ from kifu.corpus.schema import (
     check_version,
 )
 from kifu.errors import FormatError, first_line
-from kifu.io import AtomicFile, cannot_write, keep_output, require_regular
+from kifu.io import AtomicFile, AtomicStream, cannot_write, keep_output, require_regular
 
 VERSION_KEY = "kifu.catalogue"
 """The metadata key of a catalogue's version."""
@@ -64,38 +64,21 @@ def seal(before: bytes, footer: bytes | memoryview) -> bytes:
     return SEAL + before + blake3(footer).digest()
 
 
-class _Sink:
-    """An `AtomicFile` as a file object for pyarrow, which can only close a file by completing it."""
+class _Sink(AtomicStream):
+    """A stream for pyarrow, which can only close a file by completing it."""
 
-    def __init__(self, output: AtomicFile) -> None:
-        self._output = output
-        self.closed = False
-        self.discard = False  # ignore all further writes
-        self.end: bytearray | None = None  # what pyarrow writes on closing: remaining pages, if any, and the footer
+    discard = False  # ignore all further writes
+    end: bytearray | None = None  # what pyarrow writes on closing: remaining pages, if any, and the footer
 
-    def write(self, data: bytes | memoryview) -> int:
+    def write(self, data: Any, /) -> int:
         if self.end is not None:
             self.end += data
         elif not self.discard:
-            self._output.write(data)
+            super().write(data)
         return len(data)
 
     def tell(self) -> int:
         return self._output.size + len(self.end or b"")
-
-    def flush(self) -> None: ...
-
-    def close(self) -> None:
-        self.closed = True
-
-    def writable(self) -> bool:
-        return True
-
-    def readable(self) -> bool:
-        return False
-
-    def seekable(self) -> bool:
-        return False
 
 
 class TableWriter:

@@ -13,9 +13,9 @@ from stat import S_ISREG
 from typing import Annotated, Any
 
 from blake3 import blake3
-from pydantic import BaseModel, Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator
 
-from kifu.config import STRICT, first_invalid
+from kifu.config import StrictModel, first_invalid
 from kifu.corpus.schema import INDEX, VERSION, check_version
 from kifu.errors import FormatError, first_line
 from kifu.io import add_checksum, read_small, write_file
@@ -30,10 +30,8 @@ PARTITION_PATH = rf"({_PLAIN}/){{1,2}}{_PLAIN}\.parquet"
 """The pattern of a partition's path within the folder."""
 
 
-class Partition(BaseModel):
+class Partition(StrictModel):
     """A Parquet file of the folder, itself a catalogue."""
-
-    model_config = STRICT
 
     path: Annotated[str, Field(pattern=f"^{PARTITION_PATH}$")]
     rows: Count  # of which `kept` are not dropped
@@ -44,10 +42,8 @@ class Partition(BaseModel):
     year: Annotated[str, Field(pattern=r"^[a-z0-9-]{1,20}$")]  # of all its games, see `kifu.corpus.update.year_name`
 
 
-class SourceInfo(BaseModel):
+class SourceInfo(StrictModel):
     """A source, see `kifu.corpus.sources.Source.info`; a folder of loose records has no size."""
-
-    model_config = STRICT
 
     name: str
     bytes: Count | None = None
@@ -56,10 +52,8 @@ class SourceInfo(BaseModel):
     about: dict[str, Any] | None = None  # the metadata of a catalogue
 
 
-class Index(BaseModel):
+class Index(StrictModel):
     """The content of the index; `read` == `kept` + the sum of `drops` == the rows of all partitions."""
-
-    model_config = STRICT
 
     catalogue: int = VERSION
     kifu: str  # the version that wrote the index

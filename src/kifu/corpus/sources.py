@@ -41,7 +41,6 @@ from kifu.records.paths import (
     Paths,
     Remote,
     as_path,
-    etag,
     file_version,
     local_paths,
     name_below,
@@ -319,9 +318,9 @@ def _hash_records(folder: AnyPath) -> str:
 def _hash_listing(records: LooseRecords) -> str:
     """Return a hash, in hex, of the names, sizes and times of loose records."""
     digest = blake3()
-    for name, path in zip(records.names, local_paths(list(records.paths()))):
+    for name, path in zip(records.names, records.paths()):
         tag = None
         with suppress(OSError):  # an unreadable record is dropped when it is read
-            tag = etag(path)
+            tag = (status := path.stat()).st_size, status.st_mtime_ns
         digest.update(b"%s\0%s\0" % (name, json.dumps(tag).encode()))
     return digest.hexdigest()

@@ -28,11 +28,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import BaseModel, Field, PrivateAttr, field_validator
+from pydantic import Field, PrivateAttr, field_validator
 
 from kifu.arrays import Hashes
 from kifu.assets import config_names
-from kifu.config import STRICT, Line, NamedConfig, check_config, load_config
+from kifu.config import Line, NamedConfig, StrictModel, check_config, load_config
 from kifu.corpus.catalogue import CatalogueWriter, open_catalogue
 from kifu.corpus.hashes import mix_words, text_hashes
 from kifu.corpus.links import Games, find_links, read_rows
@@ -84,9 +84,7 @@ def split_keys(keys: Hashes, shares: Mapping[str, float], seed: int = 0) -> Code
     return codes
 
 
-class _Split(BaseModel):
-    model_config = STRICT
-
+class _Split(StrictModel):
     columns: ClassVar[tuple[str, ...]]
     """The columns of the catalogue that `codes` needs."""
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain, count
+from itertools import chain, count, takewhile
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 from uuid import uuid4
@@ -57,6 +57,7 @@ from kifu.execution.executor import THREADS, Executor, make_executor
 from kifu.io import (
     locked_folder,
     read_small,
+    remove_empty,
     require_no_link,
     require_size,
     temp_path,
@@ -192,14 +193,14 @@ class CatalogueTransaction:
                 if name not in listed and path.resolve().is_relative_to(top):
                     path.unlink(missing_ok=True)
                     path.with_name(path.name + SEARCH_SUFFIX).unlink(missing_ok=True)
-                    _remove_empty(path.parent, self.path)
+                    remove_empty(takewhile(lambda folder: folder != self.path, path.parents))
             shutil.rmtree(hidden)
         except OSError as error:
             raise OutputError(f"cannot remove unused files of {self.path}: {error.strerror or error}") from None
 
     def _leave(self) -> None:
         if self.index is None:
-            _remove_empty(self.path, self.path.parent)
+            remove_empty([self.path])
         self._lock.close()
 
     def __enter__(self) -> CatalogueTransaction:
@@ -228,15 +229,6 @@ def _read_names(hidden: Path) -> list[str]:
     if not isinstance(names, list):
         return []
     return [name for name in names if isinstance(name, str) and re.fullmatch(PARTITION_PATH, name)]
-
-
-def _remove_empty(folder: Path, top: Path) -> None:
-    while folder != top:
-        try:
-            folder.rmdir()
-        except OSError:
-            return
-        folder = folder.parent
 
 
 def unique_file(suffix: str) -> str:

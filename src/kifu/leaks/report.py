@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from pydantic import BaseModel
-
-from kifu.config import STRICT, read_model
+from kifu.config import StrictModel, read_model
 from kifu.errors import join_lines
 from kifu.text import json_text
 
@@ -104,7 +102,7 @@ class Pair:
         return bool(self.games) or sum(self.distinct[LATE:]) > 0
 
 
-class Audit(BaseModel):
+class Audit(StrictModel):
     """The result of `audit`; docs/audit.md describes its JSON.
 
     Attributes:
@@ -112,8 +110,6 @@ class Audit(BaseModel):
         stones: The least and the largest number of stones of each band, None without a limit.
         pairs: Every two of the sets, in order.
     """
-
-    model_config = STRICT
 
     leaks: bool
     stones: tuple[tuple[int, int | None], ...] = _STONES

@@ -178,11 +178,11 @@ def select_examples(
     selected = {kind: _most_suitable(_suitability(kind, scores, seed), positions.game, _COUNTS[kind]) for kind in kinds}
     which = np.concatenate(list(selected.values()))
     kind_of = [kind for kind, indices in selected.items() for _ in indices]
-    batch = positions.take(which)
-    names, policies = unique_names(nets), [net.evaluate(batch, legal=legal).policy for net in nets]
+    batch, names = positions.take(which), unique_names(nets)
+    found = zip(*(net.evaluate(batch, legal=legal) for net in nets))
     return tuple(
-        _make_example(kind, positions, int(k), [(name, policy[i]) for name, policy in zip(names, policies)])
-        for i, (kind, k) in enumerate(zip(kind_of, which))
+        _make_example(kind, positions, int(k), dict(zip(names, answers)))
+        for kind, k, answers in zip(kind_of, which, found)
     )
 
 
@@ -208,9 +208,7 @@ def _most_suitable(suitability: npt.NDArray[np.float32], game: Indices, count: i
     return order[np.sort(first)[:count]]
 
 
-def _make_example(
-    kind: ExampleKind, positions: NetPositions, k: int, policies: Sequence[tuple[str, npt.NDArray[np.float32]]]
-) -> Example:
+def _make_example(kind: ExampleKind, positions: NetPositions, k: int, answers: dict[str, Evaluation]) -> Example:
     row, ply = int(positions.game[k]), int(positions.ply[k])
     names = _rows(positions).slice(row, 1).select(NAME_COLUMNS).to_pylist()[0]
     games = positions.games
@@ -230,20 +228,21 @@ def _make_example(
         number=ply + 1,
         to_play="white" if words[-1] & WHITE_BIT else "black",
         played=to_gtp(played, width, height),
-        answers=tuple(_make_answer(name, policy, played, width, height) for name, policy in policies),
-        board=ExampleBoard(board.stones, None if last == positions.points else last, played, policies[0][1]),
-    )
-
-
-def _make_answer(name: str, policy: npt.NDArray[np.float32], played: int, width: int, height: int) -> ExampleAnswer:
-    order = np.argsort(-policy, kind="stable")
-    return ExampleAnswer(
-        net=name,
-        probability=float(policy[played]),
-        choice=int(np.flatnonzero(order == played)[0]) + 1,
-        best=tuple(
-            LikelyMove(move=to_gtp(move, width, height), probability=float(policy[move]))
-            for move in order[: min(_BEST_MOVES, np.count_nonzero(policy))].tolist()
+        answers=tuple(
+            ExampleAnswer(
+                net=name,
+                probability=float(found.policy[played]),
+                choice=found.choice(played),
+                best=tuple(
+                    LikelyMove(move=to_gtp(move, width, height), probability=chance)
+                    for move, chance in zip(*(column.tolist() for column in found.top(_BEST_MOVES)))
+                    if chance
+                ),
+            )
+            for name, found in answers.items()
+        ),
+        board=ExampleBoard(
+            board.stones, None if last == positions.points else last, played, next(iter(answers.values())).policy
         ),
     )
 

@@ -341,12 +341,11 @@ class Net:
         session, large = self.session, large or self._is_kata
         precision: Precision = self.precision if large else "float32"
         on_gpu = large and not (self._is_kata and session) and has_gpu()
-        if session is not None and precision == "float32" and not on_gpu:
-            return session
-        from kifu.learn.torch_backend import CPU, TorchBackend, default_device, supported_precision
+        if precision == "bfloat16" or on_gpu or session is None:
+            from kifu.learn.torch_backend import CPU, TorchBackend, default_device, supported_precision
 
-        device = default_device() if on_gpu else CPU
-        precision = supported_precision(precision, device)
+            device = default_device() if on_gpu else CPU
+            precision = supported_precision(precision, device)
         if session is not None and precision == "float32" and not on_gpu:
             return session
         with self._shared.lock:

@@ -21,9 +21,9 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import numpy.typing as npt
 from blake3 import blake3
-from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
-from kifu.config import STRICT, Line, first_invalid
+from kifu.config import Line, StrictModel, first_invalid
 from kifu.errors import FormatError, first_line, missing_extras
 from kifu.io import CHECKSUM_KEY, is_intact, open_regular
 from kifu.learn import MIX_SUFFIX, Heads
@@ -36,10 +36,8 @@ _MAX_BYTES = 4 << 30
 _MAX_HEADER_BYTES = 16 << 20
 
 
-class NetMetadata(BaseModel):
+class NetMetadata(StrictModel):
     """Description and origin of a net."""
-
-    model_config = STRICT
 
     version: Literal[1] = 1
     """Version of the file layout."""
@@ -60,9 +58,9 @@ class NetMetadata(BaseModel):
     """Global inputs (`kifu.datasets.global_inputs.INPUTS`)."""
     structure: Annotated[str, Field(max_length=1 << 20, exclude_if=lambda text: not text)] = ""
     """Layers of a network of KataGo, see `kifu.katago.net_file.structure_text`."""
-    recipe: dict[str, Any] = {}
+    recipe: dict[str, Any] = Field(default={})
     """Complete recipe of its training."""
-    trained: dict[str, Any] = {}
+    trained: dict[str, Any] = Field(default={})
     """Steps, positions, seconds, figures, sources and machine of its training."""
 
     def __repr__(self) -> str:
@@ -78,10 +76,8 @@ _Weights = Annotated[
 ]
 
 
-class PoolWeights(BaseModel):
+class PoolWeights(StrictModel):
     """The weights of n nets in a log-linear pool."""
-
-    model_config = STRICT
 
     common: _Weights
     """Weights of all positions."""
@@ -112,19 +108,15 @@ class PoolWeights(BaseModel):
         return np.array([self.common, *self.phases, *self.ranks])
 
 
-class MixMember(BaseModel):
+class MixMember(StrictModel):
     """A net of a fitted mixture: packaged, or a file or run directory beside the mixture."""
-
-    model_config = STRICT
 
     name: Annotated[str, Field(pattern=r"^[^/\\:@\x00-\x1f\x7f.][^/\\:@\x00-\x1f\x7f]*$", max_length=200)]
     blake3: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
-class MixFigures(BaseModel):
+class MixFigures(StrictModel):
     """Figures on the positions of the fit: shares of moves found first, nats, and squared errors of values."""
-
-    model_config = STRICT
 
     name: Line
     top1: float
@@ -132,10 +124,8 @@ class MixFigures(BaseModel):
     value: float | None
 
 
-class MixFile(BaseModel):
+class MixFile(StrictModel):
     """A fitted mixture of nets."""
-
-    model_config = STRICT
 
     format: Literal["kifu-mix@1"] = "kifu-mix@1"
     kifu: Line = Field(default_factory=lambda: version("kifu"))

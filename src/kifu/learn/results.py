@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, Field, InstanceOf
+from pydantic import Field, InstanceOf
 
-from kifu.config import STRICT, BoardSize, Line, read_model
+from kifu.config import BoardSize, Line, StrictModel, read_model
 from kifu.datasets.global_inputs import Imitated
 from kifu.errors import RecipeError, printable
 from kifu.learn import Precision
@@ -28,9 +28,7 @@ second most likely, and nearly as likely as the first. correct: the most likely 
 Count = Annotated[int, Field(ge=0)]
 
 
-class _Model(BaseModel):
-    model_config = STRICT
-
+class _Model(StrictModel):
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON values."""
         return self.model_dump(mode="json")
@@ -216,8 +214,8 @@ class NetScores(_Model):
     known_games: Count
     seen: Count
     score: Score | None = None
-    drift: dict[str, Drift] = {}
-    by: dict[str, dict[Line, Score]] = {}
+    drift: dict[str, Drift] = Field(default={})
+    by: dict[str, dict[Line, Score]] = Field(default={})
     to_first: dict[str, Interval] | None = None
 
     @property

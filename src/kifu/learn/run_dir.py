@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from kifu.config import STRICT, Line
+from kifu.config import STRICT, Line, StrictModel
 from kifu.errors import FormatError, OutputError, first_line
 from kifu.io import (
     add_checksum,
@@ -176,10 +176,8 @@ _MAX_MANIFEST_BYTES = 16 << 20
 """Objects in memory take up to 60 times the size of the file that describes them."""
 
 
-class Run(BaseModel):
+class Run(StrictModel):
     """The contents of `run.json`."""
-
-    model_config = STRICT
 
     version: Literal[2] = 2
     """Version of this layout."""
@@ -195,14 +193,14 @@ class Run(BaseModel):
     """Names of the sources, hashes of those that are files, and hashes of the games taken from them."""
     counts: dict[str, int]
     """Games, batches of an epoch, parameters of the net."""
-    machine: dict[str, Any] = {}
+    machine: dict[str, Any] = Field(default={})
     versions: dict[str, str] = Field(default_factory=lambda: {name: version(name) for name in _PACKAGES})
     steps: Annotated[int, Field(ge=0)] = 0
     positions: Annotated[int, Field(ge=0)] = 0
     seconds: Annotated[float, Field(ge=0)] = 0.0
-    best: dict[str, float] = {}
+    best: dict[str, float] = Field(default={})
     """Figures of the validation with the lowest loss."""
-    last: dict[str, float] = {}
+    last: dict[str, float] = Field(default={})
     """The last value of each figure."""
 
     def summary(self) -> str:

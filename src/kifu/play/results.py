@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
-from kifu.config import STRICT, read_model
+from kifu.config import StrictModel, read_model
 from kifu.errors import FormatError, RecipeError, join_lines
 from kifu.play.referee import Ending, ScoredBy
 from kifu.text import Report, counted, wilson
@@ -23,20 +23,16 @@ _MAX_RESULTS_BYTES = 64 << 20
 PlayerLabel = Literal["A", "B"]
 
 
-class ProgramInfo(BaseModel):
+class ProgramInfo(StrictModel):
     """A program in match.json: its command line, and the name and version it reports."""
-
-    model_config = STRICT
 
     command: str
     name: str
     version: str
 
 
-class PlayedGame(BaseModel):
+class PlayedGame(StrictModel):
     """A game in match.json."""
-
-    model_config = STRICT
 
     game: Annotated[int, Field(ge=1)]
     file: str
@@ -72,10 +68,8 @@ class PlayedGame(BaseModel):
         return f"{outcome} ({self.result}, {counted(self.moves, 'move')}): {self.reason}"
 
 
-class Settings(BaseModel):
+class Settings(StrictModel):
     """Settings that must stay the same when a match is resumed."""
-
-    model_config = STRICT
 
     size: int
     komi: float
@@ -89,10 +83,8 @@ class Settings(BaseModel):
     scorer: str | None
 
 
-class Results(BaseModel):
+class Results(StrictModel):
     """The content of match.json. `standing` is derived from the games, so it is written but not read."""
-
-    model_config = STRICT
 
     version: Literal[1] = 1
     a: ProgramInfo

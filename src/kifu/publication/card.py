@@ -216,9 +216,12 @@ def audit_splits(
 def render_card(data: Publication) -> str:
     """Return README.md."""
     environment = Environment(  # `finalize` escapes all values that no filter marks as Markdown
-        undefined=ChainableUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
+        undefined=ChainableUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
         finalize=lambda value: value if isinstance(value, _Markdown) else _text(value),
-    )  # fmt: skip
+    )
     environment.filters |= {
         "code": _code,
         "drops": _drops,

@@ -287,7 +287,6 @@ def open_sets(paths: Sequence[Path]) -> list[InputSet]:
 
 
 def _expand(path: Path) -> list[Path]:
-    """Return the sets in a folder, or the path itself."""
     if not path.is_dir() or has_index(path):
         return [path]
     files = sorted(path.glob("*.parquet"))

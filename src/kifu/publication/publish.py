@@ -247,7 +247,6 @@ def _describe(
 
 
 def _copy(folder: AtomicDirectory, each: InputSet, bar: Progress) -> list[PublishedFile]:
-    """Copy the files of a set. Raises SourceError if one cannot be read."""
     copied = []
     for k, (source, rows) in enumerate(each.files.items()):
         shard = f"-{k:05}-of-{len(each.files):05}" if len(each.files) > 1 else ""
@@ -328,7 +327,6 @@ def _write(folder: AtomicDirectory, name: str, text: str) -> str:
 
 
 def _commit(folder: AtomicDirectory, publication: Publication, sums: dict[str, str]) -> None:
-    """Write the checksums of all files, and the manifest, and give the folder its name."""
     manifest = publication.to_dict()
     sums = {file.path: file.sha256 for split in publication.splits for file in split.files} | sums
     with folder.file(CHECKSUMS) as output:

@@ -90,8 +90,6 @@ _COLUMNS = (*GAME_COLUMNS, *CONTEXT_COLUMNS, "id", "archive", "member", "index")
 
 
 class _ExampleChunk(NamedTuple):
-    """The examples of a slice."""
-
     content: Any  # a `Batch`, or what the writer prepared from it
     keys: Hashes  # [B] uint64, the keys to sort by
     member: npt.NDArray[np.int32]  # [K]: rows of the catalogue with examples
@@ -260,7 +258,6 @@ def build_examples(
 
 
 def _write_examples(recipe: ExamplesRecipe, plan: SetPlan) -> Manifest:
-    """Write one data set."""
     layout, job = recipe.layout(), _ExampleJob(recipe, plan.set)
     expected = sum(plan.executor.run(job.count, plan.shards, job.read(_GAMES)))
     with (
@@ -350,8 +347,6 @@ def _write_tokens(recipe: TokensRecipe, plan: SetPlan) -> Manifest:
 
 
 class _TokenChunk(NamedTuple):
-    """The tokens of a slice."""
-
     tokens: Tokens  # [T] uint16
     ends: npt.NDArray[np.int64]  # [K]: the end of each game in `tokens`
     games: npt.NDArray[np.uint64]  # [K]: ids
@@ -363,8 +358,6 @@ class _TokenChunk(NamedTuple):
 
 @dataclass(frozen=True)
 class _WriteTokens(SetJob):
-    """Converts the games of a set to tokens."""
-
     recipe: TokensRecipe
 
     @cached_property

@@ -40,7 +40,6 @@ from kifu.recipes.pipeline import (
     ManifestCounts,
     Target,
     check_sets,
-    is_made_by,
     list_files,
     make_targets,
     read_valid_manifest,
@@ -203,8 +202,6 @@ class _ChunkMemory:
 
 
 class _RecordChunk(NamedTuple):
-    """The records of some games."""
-
     member: npt.NDArray[np.int32]  # [K]: the index of each game's member in the archive
     drop: npt.NDArray[np.uint8]  # [K]: `DropReason`
     examples: npt.NDArray[np.int32]  # [K]: the number of records of each game
@@ -365,8 +362,7 @@ def _build_set(
 
     def is_current(target: Target, manifest: Manifest) -> bool:
         with suppress(FormatError):
-            is_own = is_made_by(manifest, recipe) and manifest.set == target.set
-            return is_own and _has_games(manifest, target.path, targets[target])
+            return _has_games(manifest, target.path, targets[target])
         return False
 
     @contextmanager
@@ -400,7 +396,7 @@ def _build_set(
             report = WriteReport(counts.rows, (written,))
             return counts.manifest(recipe, games, infos, report, layout.name, plane_set)
 
-    return make_targets(list(targets), options.overwrite, read_valid_manifest, is_current, list_files, prepare)
+    return make_targets(recipe, list(targets), options.overwrite, read_valid_manifest, is_current, list_files, prepare)
 
 
 def _has_games(manifest: Manifest, path: Path, shards: list[_ArchiveGames]) -> bool:
@@ -429,7 +425,6 @@ def _chunks_of(shard: _ArchiveGames, chunks: Iterator[_RecordChunk]) -> Iterator
 def _write_archive(
     shard: _ArchiveGames, chunks: Iterator[_RecordChunk], output: AtomicFile, counts: ManifestCounts, bar: Progress
 ) -> None:
-    """Write the records of an archive's games, and count them."""
     stem = shard.archive.stem
     for chunk in chunks:
         output.write(chunk.records.data)

@@ -39,7 +39,6 @@ from kifu.recipes.pipeline import (
     Target,
     are_same,
     ingest_sources,
-    is_made_by,
     make_targets,
 )
 from kifu.recipes.schema import OlfArchiveRecipe
@@ -136,7 +135,7 @@ def build_archive(
         hashed = hash_sources(find_sources(sources), executor)
 
         def is_current(_: Target, manifest: ArchiveManifest) -> bool:
-            return is_made_by(manifest, recipe) and are_same(manifest.sources, hashed)
+            return are_same(manifest.sources, hashed)
 
         def files(target: Target, manifest: ArchiveManifest) -> list[tuple[Path, int]]:
             return [(target.path / file.file, file.bytes) for file in (*manifest.files, manifest.catalogue)]
@@ -156,13 +155,12 @@ def build_archive(
             return _read_manifest(target.manifest)
 
         target = Target("archive", output, output / MANIFEST)
-        return make_targets([target], options.overwrite, read, is_current, files, prepare)
+        return make_targets(recipe, [target], options.overwrite, read, is_current, files, prepare)
 
 
 def _make(
     recipe: OlfArchiveRecipe, sources: list[Source], into: Path, executor: Executor, options: BuildOptions
 ) -> ArchiveManifest:
-    """Write the catalogue and the tree."""
     catalogue = ingest_sources(sources, into / CATALOGUE, recipe.clean, options)
     digest = catalogue.digest()
     unsayable: Counter[str] = Counter()
@@ -202,7 +200,6 @@ _MANIFEST = TypeAdapter(ArchiveManifest)
 
 
 def _write_lines(item: pa.RecordBatch) -> _Lines:
-    """Return the games of a batch as lines."""
     kept = item.filter(pc.is_null(item["drop"]))
     file = _file_numbers(kept)
     order = np.argsort(file, kind="stable")

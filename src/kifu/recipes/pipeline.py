@@ -159,6 +159,7 @@ class Target(NamedTuple):
 
 
 def make_targets(
+    recipe: BaseModel,
     targets: Sequence[Target],
     overwrite: bool,
     read: Callable[[Target], M | None],
@@ -174,14 +175,17 @@ def make_targets(
 
     Args:
         read: Returns the manifest of a target, None if there is no valid one.
-        is_current: Returns True if a target was made from the same recipe and sources.
+        is_current: Returns True if a target that this version made from the recipe has the same sources.
         files: Returns the files of a target, and their sizes in bytes.
         prepare: Prepares to make stale targets; its value writes a target and returns the manifest.
     """
+    made_by = (importlib.metadata.version("kifu"), recipe.model_dump(mode="json"))
 
     def read_whole(target: Target) -> M | None:
         manifest = read(target)
-        if manifest is None or not is_current(target, manifest):
+        if manifest is None or (manifest.kifu, manifest.recipe) != made_by:
+            return None
+        if getattr(manifest, "set", target.set) != target.set or not is_current(target, manifest):
             return None
         whole = all(path.is_file() and path.stat().st_size == size for path, size in files(target, manifest))
         return manifest if whole else None
@@ -334,12 +338,6 @@ def read_valid_manifest(target: Target) -> Manifest | None:
 def list_files(target: Target, manifest: Manifest) -> list[tuple[Path, int]]:
     """Return the files of a data set, and their sizes in bytes."""
     return [(path, file.bytes) for path, file in data_set_files(target.path, manifest)]
-
-
-def is_made_by(manifest: _AnyManifest, recipe: BaseModel) -> bool:
-    """Return whether this version of kifu made the output, from this recipe."""
-    version = importlib.metadata.version("kifu")
-    return manifest.kifu == version and manifest.recipe == recipe.model_dump(mode="json")
 
 
 def are_same(recorded: object, sources: list[Source]) -> bool:
@@ -564,11 +562,9 @@ def build_sets(
     with make_executor(options.engine, options.jobs) as executor:
         hashed = hash_sources(found, executor)
 
-        def is_current(target: Target, manifest: Manifest) -> bool:
-            if isinstance(recipe.split, ListSplit):  # its lists have no hash
-                return False
-            is_own = is_made_by(manifest, recipe) and manifest.set == target.set
-            return is_own and are_same(manifest.sources, hashed)
+        def is_current(_: Target, manifest: Manifest) -> bool:
+            has_hash = not isinstance(recipe.split, ListSplit)  # its lists have none
+            return has_hash and are_same(manifest.sources, hashed)
 
         @contextmanager
         def prepare(_: list[Target]) -> Iterator[Callable[[Target], Manifest]]:
@@ -590,7 +586,7 @@ def build_sets(
 
                 yield make_set
 
-        return make_targets(targets, options.overwrite, read_valid_manifest, is_current, list_files, prepare)
+        return make_targets(recipe, targets, options.overwrite, read_valid_manifest, is_current, list_files, prepare)
 
 
 def _usable_catalogues(recipe: SplitRecipe, sources: list[Source]) -> list[Catalogue] | None:

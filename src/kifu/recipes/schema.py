@@ -13,14 +13,14 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias, cast
 
-from pydantic import BaseModel, BeforeValidator, Field, field_serializer, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_serializer, field_validator, model_validator
 
 from kifu.assets import config_names
 from kifu.config import (
-    STRICT,
     BoardSize,
     Line,
     NamedConfig,
+    StrictModel,
     check_config,
     config_text,
     default_table,
@@ -61,10 +61,8 @@ NamedSplit = Annotated[Split, BeforeValidator(_load_split)]
 """A split as a name, a file or a table, see `kifu.corpus.splits`."""
 
 
-class GameSet(BaseModel):
+class GameSet(StrictModel):
     """A data set of a `KgsgoRecipe`: its games, and the file or files that it is written to."""
-
-    model_config = STRICT
 
     title: Line
     file: Line

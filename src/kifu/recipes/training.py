@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, Field, field_serializer, field_validator, model_validator
+from pydantic import Field, field_serializer, field_validator, model_validator
 
-from kifu.config import STRICT, BoardSize, Line, NamedConfig
+from kifu.config import BoardSize, Line, NamedConfig, StrictModel
 from kifu.datasets.epoch_plan import WINDOW
 from kifu.datasets.filter import PositionFilter
 from kifu.datasets.global_inputs import check_inputs
@@ -27,10 +27,8 @@ MIN_SCALE = 0.01
 """Minimum factor of the learning rate during a warm-up."""
 
 
-class SgdConfig(BaseModel):
+class SgdConfig(StrictModel):
     """Stochastic gradient descent."""
-
-    model_config = STRICT
 
     kind: Literal["sgd"]
     lr: Positive = 0.01
@@ -48,20 +46,16 @@ class SgdConfig(BaseModel):
         return self
 
 
-class AdagradConfig(BaseModel):
+class AdagradConfig(StrictModel):
     """Adagrad (Duchi, Hazan and Singer 2011), with the defaults of Keras 2."""
-
-    model_config = STRICT
 
     kind: Literal["adagrad"]
     lr: Positive = 0.01
     epsilon: Positive = 1e-7
 
 
-class AdadeltaConfig(BaseModel):
+class AdadeltaConfig(StrictModel):
     """Adadelta (Zeiler 2012, arXiv:1212.5701), with the defaults of Keras 2."""
-
-    model_config = STRICT
 
     kind: Literal["adadelta"]
     lr: Positive = 1.0
@@ -69,10 +63,8 @@ class AdadeltaConfig(BaseModel):
     epsilon: Positive = 1e-7
 
 
-class AdamWConfig(BaseModel):
+class AdamWConfig(StrictModel):
     """AdamW (Loshchilov and Hutter 2019, arXiv:1711.05101)."""
-
-    model_config = STRICT
 
     kind: Literal["adamw"]
     lr: Positive = 0.001
@@ -82,10 +74,8 @@ class AdamWConfig(BaseModel):
     """Applied to matrices and convolutions, not to biases and norms."""
 
 
-class MuonConfig(BaseModel):
+class MuonConfig(StrictModel):
     """Muon (Jordan et al. 2024), with AdamW for biases and norms, see `kifu.learn.optim.Muon`."""
-
-    model_config = STRICT
 
     kind: Literal["muon"]
     lr: Positive = 0.005
@@ -101,10 +91,8 @@ Optimiser: TypeAlias = Annotated[
 ]
 
 
-class _Schedule(BaseModel):
+class _Schedule(StrictModel):
     """Base of schedules: the factor of the optimizer's learning rate, by the progress of the run."""
-
-    model_config = STRICT
 
     warm_up: Share = 0.0
     """Share of the run in which the learning rate rises linearly."""
@@ -179,10 +167,8 @@ Schedule: TypeAlias = Annotated[
 ]
 
 
-class TeacherConfig(BaseModel):
+class TeacherConfig(StrictModel):
     """Nets whose probabilities are learned together with the moves, see `kifu.learn.loss`."""
-
-    model_config = STRICT
 
     nets: Annotated[tuple[Line, ...], Field(strict=False, min_length=1, max_length=16)]
     """Files (also KataGo's) or run directories; their probabilities are averaged."""

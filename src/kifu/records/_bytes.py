@@ -15,7 +15,7 @@ import numpy.typing as npt
 from kifu.errors import DropReason
 from kifu.kernel import inline_kernel, kernel
 from kifu.point import MAX_SIZE
-from kifu.records.games import NO_HANDICAP, Bytes, GameArrays, RecordBlock
+from kifu.records.games import ARRAYS, NO_HANDICAP, Bytes, GameArrays, RecordBlock
 
 Int: TypeAlias = Any
 """An int64 in compiled code; in Python, an int or a NumPy scalar."""
@@ -231,6 +231,12 @@ def is_utf8(data: Bytes, i: Int, stop: Int) -> bool:
     return True
 
 
+_COLUMN_OF = {
+    "width": WIDTH, "height": HEIGHT, "root_setup": ROOT_SETUP, "to_play": TO_PLAY, "handicap": HANDICAP,
+    "warnings": WARNINGS, "drop": DROP, "start": START, "stop": STOP,
+}  # fmt: skip
+
+
 def to_game_arrays(
     block: RecordBlock,
     rows: npt.NDArray[np.int64],
@@ -242,22 +248,14 @@ def to_game_arrays(
     move_offset, setup_offset = (np.append(0, rows[:, column]) for column in (MOVE_END, SETUP_END))
     member = rows[:, MEMBER_ROW]
     return GameArrays(
-        width=rows[:, WIDTH].astype(np.uint8),
-        height=rows[:, HEIGHT].astype(np.uint8),
         moves=moves[: move_offset[-1]].copy(),
         move_offset=move_offset,
         setup=setup[: setup_offset[-1]].copy(),
         setup_ply=setup_ply[: setup_offset[-1]].copy(),
         setup_offset=setup_offset,
-        root_setup=rows[:, ROOT_SETUP].astype(np.uint16),
-        to_play=rows[:, TO_PLAY].astype(np.uint8),
-        handicap=rows[:, HANDICAP].astype(np.int16),
-        warnings=rows[:, WARNINGS].astype(np.uint32),
-        drop=rows[:, DROP].astype(np.uint8),
         member=block.member[member],
         block_index=member.astype(np.int32),
-        start=rows[:, START].copy(),
-        stop=rows[:, STOP].copy(),
+        **{name: rows[:, column].astype(ARRAYS[name]) for name, column in _COLUMN_OF.items()},
     )
 
 

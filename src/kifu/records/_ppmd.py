@@ -56,7 +56,6 @@ def _set_alarm(seconds: int) -> None:
 
 
 def _serve(properties: bytes, requests: BinaryIO, answers: BinaryIO) -> None:
-    """Answer requests until they end."""
     from py7zr.compressor import PpmdDecompressor
 
     decoder = PpmdDecompressor(properties)

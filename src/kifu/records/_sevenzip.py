@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,7 @@ from kifu.errors import DropReason, SourceError, first_line, missing_extras, pri
 from kifu.io import utf8_name
 from kifu.kernel import inline_kernel, kernel
 from kifu.records._ppmd import PpmdProcess
+from kifu.records._streams import RandomFile, read_at
 from kifu.records.detect import LINK, count_kinds, is_record_member
 from kifu.records.games import MEMBER_LIMIT, Bytes, RecordBlock, groups, make_block
 
@@ -507,29 +508,10 @@ Others put out at once all that their input unpacks to, up to 32,768 times as mu
 """
 
 
-class SevenZipFile(Protocol):
-    """The required interface of an open file."""
-
-    size: int
-
-    def seek(self, offset: int, whence: int = ..., /) -> int: ...
-    def readinto(self, view: memoryview, /) -> int | None: ...
-
-
-def read_at(file: SevenZipFile, begin: int, size: int) -> Bytes:
-    """Return bytes of a file; fewer if it ends before."""
-    data = np.empty(size, np.uint8)
-    file.seek(begin)
-    filled = 0
-    while filled < size and (count := file.readinto(data.data[filled:])):
-        filled += count
-    return data[:filled]
-
-
 class _FolderStream:
     """The content of a folder, unpacked on demand."""
 
-    def __init__(self, file: SevenZipFile, streams: Streams, index: int) -> None:
+    def __init__(self, file: RandomFile, streams: Streams, index: int) -> None:
         """Start at the beginning of a folder. Raises SevenZipError."""
         folder, sizes, begin, packed = streams.folder(index)
         self._file, self._at, self._left = file, _START.size + begin, packed
@@ -561,7 +543,6 @@ class _FolderStream:
             self._unpack(position - self.position)
 
     def _unpack(self, limit: int) -> memoryview:
-        """Return the next bytes, at most `limit`."""
         while not self._piece:
             # More than the rest would make decoders without an end mark invent bytes.
             size = min(_PIECE, self._size - self._unpacked)
@@ -609,7 +590,7 @@ def _make_decoder(folder: Folder, sizes: Sequence[int], packed: int) -> Any:
     """Return py7zr's decoder of a folder. Raises SevenZipError; MissingExtra."""
     with missing_extras():
         from py7zr.compressor import SevenZipDecompressor
-    if _is_encrypted(folder):
+    if any(coder.method.startswith(_ENCRYPTION) for coder in folder.coders):
         raise SevenZipError(_ENCRYPTED)
     memory = sum(_required_memory(coder.method, coder.properties or b"", max(sizes)) for coder in folder.coders)
     if memory > DECODER_LIMIT:
@@ -632,10 +613,6 @@ def _make_decoder(folder: Folder, sizes: Sequence[int], packed: int) -> Any:
     return decoder
 
 
-def _is_encrypted(folder: Folder) -> bool:
-    return any(coder.method.startswith(_ENCRYPTION) for coder in folder.coders)
-
-
 def _required_memory(method: bytes, properties: bytes, unpacked: int) -> int:
     """Return the bytes of memory that a decoder requires, as far as this depends on the archive."""
     if method == _LZMA and len(properties) == 5:
@@ -645,7 +622,7 @@ def _required_memory(method: bytes, properties: bytes, unpacked: int) -> int:
     return int.from_bytes(properties[1:5], "little") if method == _PPMD else 0
 
 
-def _open(file: SevenZipFile) -> Listing | None:
+def _open(file: RandomFile) -> Listing | None:
     """Parse the header; None if the archive has none, as one without members. Raises SevenZipError."""
     begin, size, checksum = locate_header(file)
     if size > HEADER_LIMIT:
@@ -660,7 +637,7 @@ def _open(file: SevenZipFile) -> Listing | None:
     return read_listing(header) if len(header) else None
 
 
-def locate_header(file: SevenZipFile) -> tuple[int, int, int]:
+def locate_header(file: RandomFile) -> tuple[int, int, int]:
     """Return position, size and checksum of the header. Raises SevenZipError."""
     start = read_at(file, 0, _START.size).tobytes()
     if len(start) < _START.size:
@@ -673,8 +650,7 @@ def locate_header(file: SevenZipFile) -> tuple[int, int, int]:
     return _START.size + begin, size, header_checksum
 
 
-def _unpack_header(file: SevenZipFile, header: Bytes) -> Bytes:
-    """Unpack a header that is itself a member. Raises SevenZipError."""
+def _unpack_header(file: RandomFile, header: Bytes) -> Bytes:
     streams = read_streams(Cursor(header, 1))
     if len(streams.members) != 1:
         raise damaged("its header has no content")
@@ -710,7 +686,7 @@ class _Records(NamedTuple):
     blocks: list[tuple[int, int]]  # the first record of each block, and the number after its last
 
 
-def _find_records(file: SevenZipFile, block_bytes: int) -> _Records | None:
+def _find_records(file: RandomFile, block_bytes: int) -> _Records | None:
     listing = _open(file)
     if listing is None:
         return None
@@ -725,7 +701,7 @@ def _find_records(file: SevenZipFile, block_bytes: int) -> _Records | None:
     return _Records(listing, member, sizes, is_large, others, divided or [(0, 0)] * (len(others) > 0))
 
 
-def sevenzip_blocks(source: str, file: SevenZipFile, block_bytes: int, *, first: int = 0) -> Iterator[RecordBlock]:
+def sevenzip_blocks(source: str, file: RandomFile, block_bytes: int, *, first: int = 0) -> Iterator[RecordBlock]:
     """Yield the records of a 7z archive, in its order.
 
     Args:
@@ -752,7 +728,7 @@ def sevenzip_blocks(source: str, file: SevenZipFile, block_bytes: int, *, first:
                 raise SourceError(f"{source}: {reason}")
 
 
-def count_sevenzip_blocks(file: SevenZipFile, block_bytes: int) -> int:
+def count_sevenzip_blocks(file: RandomFile, block_bytes: int) -> int:
     """Return the number of blocks of `sevenzip_blocks`, by the header alone; damage is left for reading to report."""
     with suppress(SevenZipError):
         records = _find_records(file, block_bytes)
@@ -763,7 +739,7 @@ def count_sevenzip_blocks(file: SevenZipFile, block_bytes: int) -> int:
 class _Reader:
     """Reads the records of an archive, in its order."""
 
-    def __init__(self, file: SevenZipFile, records: _Records) -> None:
+    def __init__(self, file: RandomFile, records: _Records) -> None:
         self._file, self._records = file, records
         self._folder = -1
         self._stream: _FolderStream | None = None
@@ -801,7 +777,6 @@ class _Reader:
         return kinds + Counter({LINK: int(is_link[others].sum())})
 
     def _read_record(self, k: int, target: Bytes) -> None:
-        """Fill in the content of a record. Raises SevenZipError."""
         if not len(target):
             return
         listing, streams = self._records.listing, self._records.listing.streams

@@ -30,6 +30,30 @@ class StreamFile(Protocol):
     def seek(self, offset: int, whence: int = ..., /) -> int: ...
 
 
+class RandomFile(Protocol):
+    """The required interface of an open file that is not read in order."""
+
+    size: int
+
+    def seek(self, offset: int, whence: int = ..., /) -> int: ...
+    def readinto(self, view: memoryview, /) -> int | None: ...
+
+
+def read_into(file: RandomFile, begin: int, view: memoryview) -> int:
+    """Fill a buffer with the bytes of a file from `begin` on; return their number, fewer if it ends before."""
+    file.seek(begin)
+    filled = 0
+    while filled < len(view) and (count := file.readinto(view[filled:])):
+        filled += count
+    return filled
+
+
+def read_at(file: RandomFile, begin: int, size: int) -> Bytes:
+    """Return bytes of a file; fewer if it ends before."""
+    data = np.empty(size, np.uint8)
+    return data[: read_into(file, begin, data.data)]
+
+
 class PlainStream:
     """The bytes of an unbuffered file.
 

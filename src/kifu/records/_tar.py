@@ -182,7 +182,6 @@ def _metadata(data: Bytes, entry: int, filled: int, metadata: npt.NDArray[np.int
 
 @inline_kernel
 def _member_name(data: Bytes, head: int, metadata: npt.NDArray[np.int64], names: Bytes, target: int) -> int:
-    """Write a member's name to names[target:]; return its end."""
     if metadata[_PATH_BEGIN] >= 0:
         return _copy_text(data, metadata[_PATH_BEGIN], metadata[_PATH_END], names, target)
     # Only POSIX archives have the first part of a name here; the GNU format stores times in its place.

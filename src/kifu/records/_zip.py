@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
-from typing import NamedTuple, Protocol, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ from isal import isal_zlib
 
 from kifu.errors import DropReason, SourceError
 from kifu.kernel import inline_kernel, kernel
-from kifu.records._streams import inflate_into
+from kifu.records._streams import RandomFile, inflate_into, read_into
 from kifu.records.detect import (
     OTHER,
     OTHER_LINK,
@@ -30,6 +30,7 @@ from kifu.records.detect import (
     list_other,
 )
 from kifu.records.games import MEMBER_LIMIT, Bytes, RecordBlock, make_block
+from kifu.records.paths import CHANGED, StoreError
 
 _DIRECTORY_AT_ONCE = 2 << 20  # bytes; an entry has at most 196,651
 _ROWS_AT_ONCE = 1 << 14  # records listed by one kernel call, about one block of game records
@@ -230,21 +231,18 @@ def _find_contents(
     return enough
 
 
-class ZipFile(Protocol):
-    """The required interface of an open file."""
-
-    size: int
-
-    def fill(self, begin: int, view: memoryview, /) -> None: ...
+def _fill(file: RandomFile, begin: int, view: memoryview) -> None:
+    if read_into(file, begin, view) < len(view):
+        raise StoreError(CHANGED)
 
 
-def _read(file: ZipFile, begin: int, stop: int) -> Bytes:
+def _read(file: RandomFile, begin: int, stop: int) -> Bytes:
     data = np.empty(stop - begin, np.uint8)
-    file.fill(begin, data.data)
+    _fill(file, begin, data.data)
     return data
 
 
-def _find_directory(source: str, file: ZipFile) -> tuple[int, int, int]:
+def _find_directory(source: str, file: RandomFile) -> tuple[int, int, int]:
     """Return begin and end of the directory, by the end record, and the number to add to its offsets.
 
     Other bytes before and after the archive are allowed.
@@ -280,7 +278,7 @@ def _find_end_record(tail: bytes) -> int:
     return -1
 
 
-def _find_record_64(file: ZipFile, tail: bytes, end_record: int, origin: int) -> tuple[int, bytes] | None:
+def _find_record_64(file: RandomFile, tail: bytes, end_record: int, origin: int) -> tuple[int, bytes] | None:
     """Return the zip64 end record and its position: right before its locator, or where the locator points."""
     locator = end_record - _LOCATOR_64.size
     if locator < 0 or tail[locator : locator + 4] != b"PK\6\7":
@@ -296,7 +294,7 @@ def _find_record_64(file: ZipFile, tail: bytes, end_record: int, origin: int) ->
 
 
 def _listed_blocks(
-    source: str, file: ZipFile, block_bytes: int, indexes: bool = False
+    source: str, file: RandomFile, block_bytes: int, indexes: bool = False
 ) -> Iterator[tuple[RecordBlock, npt.NDArray[np.int64]]]:
     """Yield the blocks by the directory alone, without their data, and the table of their members.
 
@@ -347,7 +345,7 @@ def _listed_blocks(
 
 
 def _read_stored(
-    file: ZipFile, listed: RecordBlock, table: npt.NDArray[np.int64]
+    file: RandomFile, listed: RecordBlock, table: npt.NDArray[np.int64]
 ) -> tuple[Bytes, npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
     """Return the members of a block as they are stored, the table with their positions there, and `drop`."""
     for header_bytes in (_USUAL_HEADER, _LONGEST_HEADER):
@@ -359,7 +357,7 @@ def _read_stored(
 
 
 def _read_extents(
-    file: ZipFile, table: npt.NDArray[np.int64], drop: npt.NDArray[np.uint8], header_bytes: int
+    file: RandomFile, table: npt.NDArray[np.int64], drop: npt.NDArray[np.uint8], header_bytes: int
 ) -> tuple[Bytes, npt.NDArray[np.int64]]:
     """Read the parts of the archive with the members of a block, most often a single one, side by side.
 
@@ -376,7 +374,7 @@ def _read_extents(
     ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(reach[last] - begin[first])])
     data = np.empty(int(ends[-1]), np.uint8)
     for start, stop, at in zip(ends[:-1].tolist(), ends[1:].tolist(), begin[first].tolist()):
-        file.fill(at, data.data[start:stop])
+        _fill(file, at, data.data[start:stop])
     extent = np.searchsorted(first, np.arange(len(read)), "right") - 1
     table[read, _BEGIN] = begin - begin[first][extent] + ends[extent]
     limit[read] = ends[extent + 1]
@@ -384,7 +382,7 @@ def _read_extents(
 
 
 def zip_blocks(
-    source: str, file: ZipFile, block_bytes: int, *, indexes: bool = False, first: int = 0
+    source: str, file: RandomFile, block_bytes: int, *, indexes: bool = False, first: int = 0
 ) -> Iterator[RecordBlock]:
     """Yield the records of a zip, or its TYGEM indexes, in the order of its central directory.
 
@@ -410,7 +408,7 @@ def zip_blocks(
         yield block
 
 
-def count_zip_blocks(file: ZipFile, block_bytes: int) -> int:
+def count_zip_blocks(file: RandomFile, block_bytes: int) -> int:
     """Return the number of blocks of `zip_blocks`, by the directory alone; damage is left for reading to report."""
     count = 0
     with suppress(SourceError):

@@ -45,13 +45,11 @@ from kifu.records._bytes import (
 from kifu.records._sevenzip import (
     MAGIC,
     SevenZipError,
-    SevenZipFile,
     count_sevenzip_blocks,
     locate_header,
-    read_at,
     sevenzip_blocks,
 )
-from kifu.records._streams import ByteStream, open_stream, read_whole
+from kifu.records._streams import ByteStream, RandomFile, open_stream, read_at, read_whole
 from kifu.records._tar import HEADER, header_status, tar_blocks
 from kifu.records._zip import count_zip_blocks, zip_blocks
 from kifu.records.detect import LINE_FORMATS, SGF, TYGEM_INDEX, detect, is_index_name, is_recognized, keep_records
@@ -86,7 +84,7 @@ _G, _M, _F, _LOWER, _A, _Z = ord("G"), ord("M"), ord("F"), 0x20, ord("a"), ord("
 class Volumes:
     """The volumes of an archive as one file, without a buffer."""
 
-    def __init__(self, files: Sequence[SevenZipFile]) -> None:
+    def __init__(self, files: Sequence[RandomFile]) -> None:
         self._files = files
         self._ends = np.cumsum([file.size for file in files]).tolist()
         self.size = int(self._ends[-1])
@@ -206,12 +204,6 @@ class _MemoryFile(BytesIO):
         super().__init__(data)
         self.size = len(data)
 
-    def fill(self, begin: int, view: memoryview) -> None:
-        """Fill a buffer with the bytes from `begin` on. Raises OSError if the file has fewer."""
-        self.seek(begin)
-        if self.readinto(view) < len(view):
-            raise StoreError("truncated")
-
 
 def memory_blocks(data: bytes, name: str) -> Iterator[RecordBlock]:
     """Yield the records of a file in memory, as `blocks` does; of its name only the extension has an effect.
@@ -308,7 +300,6 @@ def _sevenzip_blocks(path: AnyPath, file: LocalFile, block_bytes: int, first: in
 
 
 def _stream_blocks(path: AnyPath, file: LocalFile, block_bytes: int) -> Iterator[RecordBlock]:
-    """Yield the blocks of a file that does not begin like a zip."""
     if is_index_file(path):
         return
     stream, name, data, filled = _open_stream(path, file, block_bytes)
@@ -339,7 +330,6 @@ def _read_whole(path: AnyPath, stream: ByteStream, data: Bytes, filled: int) -> 
 
 
 def _detect_file(name: bytes, data: Bytes, filled: int) -> int:
-    """Return the format of a file that is not an archive, by its first bytes; see `kifu.records.detect`."""
     return int(detect(make_block("", data, [filled], [0], [name], [DropReason.KEPT]))[0])
 
 
@@ -351,7 +341,6 @@ def _is_tar(name: bytes, data: Bytes, filled: int) -> bool:
 
 
 def _single_record(path: AnyPath, name: bytes, stream: ByteStream, data: Bytes, filled: int) -> RecordBlock:
-    """Return a block with the single record that a file contains."""
     content = _read_whole(path, stream, data, filled)
     if not is_recognized(name, data[:filled] if content is None else content):
         if filled == 0:

@@ -183,7 +183,6 @@ def _keep_utf8(text_fields: TextFields, charset_kind: Bytes) -> _Mask:
 
 
 def _codecs(text_fields: TextFields, kinds: Bytes) -> dict[int, str]:
-    """Return game -> codec for the games of other formats whose text is not UTF-8."""
     rows = np.flatnonzero(np.bitwise_or.reduce(kinds, axis=0) & NOT_UTF8)
     return {g: detect_codec(b"\n".join(_raw(text_fields, f, g) for f in range(len(FIELDS)))) for g in rows.tolist()}
 
@@ -193,7 +192,6 @@ def _raw(text_fields: TextFields, f: int, g: int) -> bytes:
 
 
 def _decode_value(parsed: ParsedBlock, f: int, g: int, codec: str) -> bytes:
-    """Return one value as UTF-8."""
     value = _raw(parsed.text_fields, f, g).decode(codec, "replace")
     return (simple_text(value) if parsed.format == "sgf" else value).encode("utf-8", "replace")
 

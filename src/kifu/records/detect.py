@@ -104,7 +104,6 @@ def has_extension(names: Bytes, begin: int, end: int, extension: bytes) -> bool:
 
 @inline_kernel
 def _without_compression(names: Bytes, begin: int, end: int) -> int:
-    """Return the end of a name without a final .gz, .bz2 or .xz."""
     if has_extension(names, begin, end, b"gz") or has_extension(names, begin, end, b"xz"):
         return end - 3
     return end - 4 if has_extension(names, begin, end, b"bz2") else end
@@ -291,7 +290,6 @@ def _is_ogs(data: Bytes, i: Int, stop: Int) -> bool:
 
 @inline_kernel
 def _is_section(data: Bytes, i: Int, stop: Int) -> Any:
-    """Return whether a line such as [Header] begins at `i`."""
     end = n.end_of_line(data, i, min(stop, i + _LONGEST_SECTION))
     i += 1
     first = i

@@ -106,7 +106,6 @@ def list_directory(root: AnyPath) -> DirectoryTree:
 def _sort_files(
     root: AnyPath, names: Iterable[bytes], path_of: Callable[[bytes], AnyPath], left_out: Counter[str]
 ) -> DirectoryTree:
-    """Divide the files of a tree into records, archives and others."""
     records, volumes = list[bytes](), list[bytes]()
     archives: list[AnyPath] = []
     first_volumes = set[bytes]()
@@ -158,7 +157,6 @@ def _walk(top: bytes) -> tuple[list[bytes], Counter[str]]:
 
 
 def _follow(top: bytes, links: list[bytes], seen: set[tuple[int, int]], left_out: Counter[str]) -> Iterator[bytes]:
-    """Yield the paths of all files that links lead to."""
     pending = sorted(links, reverse=True)
     while pending:
         name = pending.pop()
@@ -209,7 +207,6 @@ def strip_compression(name: bytes) -> bytes:
 
 
 def _is_readable_name(name: bytes) -> bool:
-    """Return whether a file may be a record or an archive by its name."""
     return _kind_by_name(name) is not _Kind.OTHER
 
 
@@ -307,7 +304,6 @@ def _block(records: LooseRecords, data: Bytes, stops: list[int], drops: list[int
 
 
 def _read_records(records: LooseRecords) -> Iterator[tuple[Bytes, DropReason]]:
-    """Yield the records, in order."""
     if isinstance(records.root, Path):
         top = os.fsencode(records.root)
         yield from (_read_record(top + b"/" + name) for name in records.names)

@@ -162,6 +162,12 @@ _PLAYED = {
 }  # fmt: skip
 """The arrays of `MoveArrays` and their types."""
 
+ARRAYS: Mapping[str, type] = _PLAYED | {
+    "to_play": np.uint8, "handicap": np.int16, "warnings": np.uint32, "drop": np.uint8, "member": np.int32,
+    "block_index": np.int32, "start": np.int64, "stop": np.int64,
+}  # fmt: skip
+"""The arrays of `GameArrays` and their types."""
+
 
 @dataclass(frozen=True, slots=True)
 class MoveArrays:
@@ -346,25 +352,7 @@ def _concat_offsets(parts: list[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]
     return np.cumsum(np.concatenate(counts))
 
 
-_NO_GAMES = GameArrays(
-    width=np.empty(0, np.uint8),
-    height=np.empty(0, np.uint8),
-    moves=np.empty(0, np.uint16),
-    move_offset=np.zeros(1, np.int64),
-    setup=np.empty(0, np.uint16),
-    setup_ply=np.empty(0, np.uint16),
-    setup_offset=np.zeros(1, np.int64),
-    root_setup=np.empty(0, np.uint16),
-    to_play=np.empty(0, np.uint8),
-    handicap=np.empty(0, np.int16),
-    warnings=np.empty(0, np.uint32),
-    drop=np.empty(0, np.uint8),
-    member=np.empty(0, np.int32),
-    block_index=np.empty(0, np.int32),
-    start=np.empty(0, np.int64),
-    stop=np.empty(0, np.int64),
-)
-
+_NO_GAMES = GameArrays(**{name: np.zeros(int(name.endswith("offset")), dtype) for name, dtype in ARRAYS.items()})
 
 _log = logging.getLogger(__name__)
 
@@ -498,27 +486,23 @@ class SingleGame:
     drop: DropReason = DropReason.KEPT
 
 
+_OF_SINGLE = ("width", "height", "to_play", "handicap", "warnings", "drop", "start", "stop")
+
+
 def assemble(record_format: str, block: RecordBlock, games: Sequence[SingleGame]) -> ParsedBlock:
     """Return games, at least one for each member, in the block's order, as a parsed block of a record format."""
     members = np.array([game.member for game in games], np.int32)
     setup = [game.setup for game in games]
     arrays = GameArrays(
-        width=np.array([game.width for game in games], np.uint8),
-        height=np.array([game.height for game in games], np.uint8),
         moves=np.concatenate([_NO_POINTS, *(game.moves for game in games)]),
         move_offset=_offsets([len(game.moves) for game in games]),
         setup=np.concatenate([_NO_POINTS, *setup]),
         setup_ply=np.zeros(sum(map(len, setup)), np.uint16),
         setup_offset=_offsets([len(stones) for stones in setup]),
         root_setup=np.array([len(stones) for stones in setup], np.uint16),
-        to_play=np.array([game.to_play for game in games], np.uint8),
-        handicap=np.array([game.handicap for game in games], np.int16),
-        warnings=np.array([game.warnings for game in games], np.uint32),
-        drop=np.array([game.drop for game in games], np.uint8),
         member=block.member[members],
         block_index=members,
-        start=np.array([game.start for game in games], np.int64),
-        stop=np.array([game.stop for game in games], np.int64),
+        **{name: np.array([getattr(game, name) for game in games], ARRAYS[name]) for name in _OF_SINGLE},
     )
     return ParsedBlock(
         format=record_format,

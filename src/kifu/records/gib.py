@@ -228,7 +228,6 @@ _TAG = re.compile(
 
 
 def _read_header(header: bytes) -> SingleGame:
-    """Return a game with the size, handicap and text of a header."""
     raw = header[:FIELD_LIMIT]
     codec = _choose_codec(raw)
     values = _read_values(raw.decode(codec, "replace"))
@@ -274,7 +273,6 @@ def _first_number(values: Mapping[str, str], *keys: str) -> int | None:
 
 
 def _text_fields(values: Mapping[str, str]) -> dict[str, str]:
-    """Return the text fields in SGF's spelling; unknown spellings are kept."""
     time, overtime = _time(values)
     return {
         "black": _name(values, "GAMEBLACKNAME", "GAMEBLACKNICK", "BID", "M", "BNICK", "B"),

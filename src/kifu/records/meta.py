@@ -359,7 +359,6 @@ def _year(parts: dict[str, str | None]) -> int:
 
 
 def _month(text: str) -> int:
-    """Return the number of a month, 0 for the empty text."""
     return int(text or 0) if not text or text.isdigit() else _MONTHS[text[:3].lower()]
 
 

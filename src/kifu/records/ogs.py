@@ -296,7 +296,6 @@ def _read_move(data: Bytes, i: Int, stop: Int, row: Indices, out: MovesOut) -> I
 
 @inline_kernel
 def _read_array(data: Bytes, row: Indices, out: MovesOut) -> None:
-    """Read the array of moves data[BEGIN:END]."""
     stop = row[END]
     i = skip_json_space(data, row[BEGIN] + 1, stop)
     row[BEGIN] = row[n.MOVE_END]
@@ -508,7 +507,6 @@ def _date(game: JsonObject) -> str:
 
 
 def _clock(game: JsonObject) -> tuple[str, str]:
-    """Return main time and overtime."""
     control = _as_dict(game.get("time_control"))
     if not control and isinstance(parameters := game.get("time_control_parameters"), str):
         try:
@@ -677,7 +675,6 @@ def _moves_input(row: Sequence[int], header: _OgsHeader, text: bytearray) -> tup
 
 
 def _read_object(data: memoryview, row: Sequence[int]) -> _OgsHeader:
-    """Read an object without the array of its moves."""
     if row[n.DROP]:
         return _DROPPED[DropReason(row[n.DROP])]
     begin, end = _array_of_moves(row)

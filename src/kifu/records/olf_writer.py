@@ -188,7 +188,6 @@ def _distinct(column: Any) -> tuple[list[Any], _Codes]:
 
 
 def _number_text(value: float, trim: Literal["-", "0"] = "-") -> str | None:
-    """Return the shortest decimal that reads as the same float32."""
     text = np.format_float_positional(np.float32(value) + 0.0, trim=trim)
     return text if np.isfinite(value) and len(text) <= MAX_NUMBER_LENGTH else None
 

@@ -139,7 +139,6 @@ class _Store:
 
 
 def _open_store(url: str, protocol: str) -> tuple[Any, str]:
-    """Return the file system of fsspec for a URL, and its name for the path."""
     import fsspec
 
     options: dict[str, Any] = {"use_listings_cache": False}  # a file may change between two requests
@@ -165,8 +164,6 @@ def _version(info: Info) -> Version:
 
 
 class _Copy(NamedTuple):
-    """What the copy of a file holds."""
-
     version: Version
     size: int
     blake3: str
@@ -418,12 +415,6 @@ def name_below(root: AnyPath, path: AnyPath) -> str:
     return str(path)[len(str(root).rstrip("/")) + 1 :]
 
 
-def etag(path: AnyPath) -> list[int]:
-    """Return numbers that change with the content of a file. Raises OSError."""
-    stat = path.stat()
-    return [stat.st_size, stat.st_mtime_ns]
-
-
 def file_version(status: os.stat_result) -> tuple[int, ...]:
     """Return numbers that change if a local file is replaced, or written to.
 
@@ -443,14 +434,6 @@ class LocalFile(FileIO):
         self._path = path
         self._version = file_version(status := os.fstat(self.fileno()))
         self.size = status.st_size
-
-    def fill(self, begin: int, view: memoryview) -> None:
-        """Fill a buffer with the bytes from `begin` on. Raises OSError, also if the file has fewer."""
-        self.seek(begin)
-        while len(view):
-            if not (count := self.readinto(view)):
-                raise StoreError(CHANGED)
-            view = view[count:]
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -351,16 +351,10 @@ _LARGEST_FILE = 1 << 20
 _MAX_NAMES = 1 << 16
 
 
-def _bare(name: str) -> str:
-    """Remove what does not distinguish names: case, spaces, _ and -. A set such as [0-9] keeps its -."""
+def _compared(name: str, separator: str) -> str:
+    """Return a name without what does not distinguish names: its case, and spaces, _ and -; a set [0-9] keeps its -."""
     name = unicodedata.normalize("NFKC", name[:MAX_TEXT]).casefold()
-    return re.sub(r"(\[[^]]*])|[\s\u1160_-]", r"\1", name)
-
-
-def _separated(name: str) -> str:
-    """Replace spaces, _ and - by -, and ignore case."""
-    name = unicodedata.normalize("NFKC", name[:MAX_TEXT]).casefold()
-    return re.sub(r"(\[[^]]*])|[\s\u1160_-]", lambda each: each[1] or "-", name)
+    return re.sub(r"(\[[^]]*])|[\s\u1160_-]", lambda each: each[1] or separator, name)
 
 
 _SEPARATED = re.compile(r"[\s_-][*?[]")
@@ -394,15 +388,15 @@ class Programs:
                 )
         self._exact = frozenset(pattern[1:] for pattern in self._reasons if pattern.startswith("="))
         inexact = [pattern for pattern in self._reasons if not pattern.startswith("=")]
-        bare = [_bare(pattern) for pattern in inexact if not _SEPARATED.search(pattern)]
-        separated = [_separated(pattern) for pattern in inexact if _SEPARATED.search(pattern)]
+        bare = [_compared(pattern, "") for pattern in inexact if not _SEPARATED.search(pattern)]
+        separated = [_compared(pattern, "-") for pattern in inexact if _SEPARATED.search(pattern)]
         self._match_bare, self._match_separated = map(_any_of, (bare, separated))
         self._reason = functools.lru_cache(_MAX_NAMES)(self._find_reason)
 
     def _matches(self, name: str) -> bool:
-        if name in self._exact or self._match_bare(_bare(name)):
+        if name in self._exact or self._match_bare(_compared(name, "")):
             return True
-        return self._match_separated(_separated(name)) is not None
+        return self._match_separated(_compared(name, "-")) is not None
 
     def reason(self, name: str | None) -> str | None:
         """Return why a name is a program's, None if it is not. The last 65,536 names are cached.

@@ -199,7 +199,6 @@ _RULES = {"JPN": "Japanese", "CHN": "Chinese"}
 
 
 def _text_fields(values: Mapping[str, str]) -> dict[str, str]:
-    """Return the text fields in SGF's spelling; unknown spellings are kept."""
     rule = values.get("Rule", "")
     return {
         "black": _players(values, "B", 0),

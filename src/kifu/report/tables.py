@@ -73,10 +73,10 @@ def print_stats(stats: Stats) -> None:
             "year": stats.years, "handicap": stats.handicaps, "komi": stats.komi, "board": stats.boards,
             "format": stats.formats, "program": stats.programs,
         }  # fmt: skip
-        small = [_values(name, counts, stats) for name, counts in kept.items()]
+        small = [_shares(name, "games", counts, stats.kept) for name, counts in kept.items()]
         parts += ["", "The following tables count kept games only.", "", *_ranks(stats, console.width)]
         parts += ["", _by_ending("winner", stats.results, stats), "", _by_ending("moves", stats.lengths, stats)]
-        parts += ["", Columns(small, padding=(1, 6)), "", _values("archive", stats.archives, stats), ""]
+        parts += ["", Columns(small, padding=(1, 6)), "", _shares("archive", "games", stats.archives, stats.kept), ""]
         parts += [_unparsed(stats) if stats.unparsed else "All ranks, results, komi, dates and times were parsed."]
     print_lines(console, *parts)
 
@@ -93,7 +93,7 @@ def print_draws(draws: Draws) -> None:
     named = {
         "rank": draws.ranks, "ply": draws.plies, "year": draws.years, "colour": draws.colours, "result": draws.results,
     }  # fmt: skip
-    tables = [_examples(name, counts, draws.examples) for name, counts in named.items()]
+    tables = [_shares(name, "examples", counts, draws.examples) for name, counts in named.items()]
     print_lines(
         make_console(),
         f"epoch {draws.epoch}: {draws.examples:,} examples of {draws.games:,} games; per game: {figures}",
@@ -107,8 +107,8 @@ def print_draws(draws: Draws) -> None:
     )
 
 
-def _examples(name: str, counts: Counts, total: int) -> Table:
-    table = make_table((name, "left"), ("examples", "right"), ("", "right"))
+def _shares(name: str, unit: str, counts: Counts, total: int) -> Table:
+    table = make_table((name, "left"), (unit, "right"), ("", "right"))
     for value, count in counts.items():
         table.add_row(cell(value), f"{count:,}", format_share(count, total))
     return table
@@ -119,13 +119,6 @@ def _drops(stats: Stats) -> Table:
     table = make_table(("dropped", "left"), ("games", "right"), ("share", "right"), ("reason", "left"))
     for name, count in stats.dropped.items():
         table.add_row(cell(name), f"{count:,}", format_share(count, stats.read), reasons.get(name, ""))
-    return table
-
-
-def _values(name: str, counts: Counts, stats: Stats) -> Table:
-    table = make_table((name, "left"), ("games", "right"), ("", "right"))
-    for value, count in counts.items():
-        table.add_row(cell(value), f"{count:,}", format_share(count, stats.kept))
     return table
 
 

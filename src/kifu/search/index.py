@@ -20,9 +20,9 @@ import numpy as np
 import numpy.typing as npt
 from blake3 import blake3
 from isal.isal_zlib import crc32
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import Field, ValidationError
 
-from kifu.config import STRICT, first_invalid
+from kifu.config import StrictModel, first_invalid
 from kifu.corpus.catalogue import SEARCH_SUFFIX
 from kifu.corpus.partitions import Count, Hash
 from kifu.errors import FormatError
@@ -53,16 +53,14 @@ _SAMPLE_BYTES = 4096
 _MAX_FOOTER = 64 << 20
 
 
-class ParquetIdentity(BaseModel):
+class ParquetIdentity(StrictModel):
     """The Parquet file of an index. blake3: the hash of its footer and of samples, see `identify`."""
-
-    model_config = STRICT
 
     bytes: Count
     blake3: Hash
 
 
-class IndexHeader(BaseModel):
+class IndexHeader(StrictModel):
     """The header of an index file; the sizes of all arrays follow from it.
 
     Attributes:
@@ -70,8 +68,6 @@ class IndexHeader(BaseModel):
         captures: The number of elements of `Traces.captures`.
         words: The number of words of `Traces.occupied`.
     """
-
-    model_config = STRICT
 
     parquet: ParquetIdentity
     plies: Annotated[int, Field(ge=1, le=MAX_PLIES)]

@@ -36,6 +36,7 @@ LINE, PAPER_LINE = "#7a6140", "#d8d0c2"
 INK = "#2b2622"
 BLACK_STONE, BLACK_EDGE = "#1f1f21", "#000000"
 WHITE_STONE, WHITE_EDGE = "#fbfaf7", "#4d4740"
+_FACES = {BLACK: (BLACK_STONE, BLACK_EDGE), WHITE: (WHITE_STONE, WHITE_EDGE)}
 RING = "#d0301c"
 HEAT = "#15803d"
 PLUS, MINUS = "#1f4e79", "#b9812a"  # plane values above and below zero
@@ -126,8 +127,7 @@ def style_chart(axes: Axes, title: str) -> None:
     axes.set_title(title, loc="left", fontsize=11, color=INK, weight="bold")
     axes.set_facecolor("white")
     axes.tick_params(colors=INK, labelsize=8, length=0)
-    for side in ("top", "right", "left", "bottom"):
-        axes.spines[side].set_visible(False)
+    axes.spines[:].set_visible(False)
 
 
 def paint(panels: Sequence[Panel], columns: int, cell: float) -> Figure:
@@ -269,8 +269,8 @@ class Painter:
         stones = self.panel.colours.ravel()
         centres = [self.at(int(point)) for point in np.flatnonzero(stones)]
         self.discs([(x + 0.03, y + 0.05) for x, y in centres], 0.96, BLACK_EDGE, alpha=0.2)
-        for colour, face, edge in ((BLACK, BLACK_STONE, BLACK_EDGE), (WHITE, WHITE_STONE, WHITE_EDGE)):
-            self.discs([self.at(int(point)) for point in np.flatnonzero(stones == colour)], 0.95, face, edge)
+        for colour, faces in _FACES.items():
+            self.discs([self.at(int(point)) for point in np.flatnonzero(stones == colour)], 0.95, *faces)
 
     def _marks(self) -> None:
         stones = self.panel.colours.ravel()
@@ -556,13 +556,10 @@ def _draw_wildcards(painter: Painter, cells: npt.NDArray[np.integer]) -> None:
         if cell == _ANY:
             painter.add(Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor=_VEIL, linewidth=0, alpha=0.75))
         elif cell & _BLACK and cell & _WHITE:
-            painter.discs([(x - 0.12, y)], 0.36, BLACK_STONE, BLACK_EDGE)
-            painter.discs([(x + 0.12, y)], 0.36, WHITE_STONE, WHITE_EDGE)
+            painter.discs([(x - 0.12, y)], 0.36, *_FACES[BLACK])
+            painter.discs([(x + 0.12, y)], 0.36, *_FACES[WHITE])
         elif cell != _EMPTY:
-            is_black = cell & _BLACK
-            painter.discs(
-                [(x, y)], 0.4, BLACK_STONE if is_black else WHITE_STONE, BLACK_EDGE if is_black else WHITE_EDGE
-            )
+            painter.discs([(x, y)], 0.4, *_FACES[BLACK if cell & _BLACK else WHITE])
 
 
 def _draw_marks(painter: Painter, moves: Sequence[CountedMove]) -> None:
@@ -604,14 +601,9 @@ def _draw_legend(painter: Painter, moves: Sequence[CountedMove], left: float, to
     for k, (name, _, colour, times, share, win_rate) in enumerate((*shown, *others), 1):
         y = top + (k + 0.5) * _ROW * inch
         if colour:
-            faces = (BLACK_STONE, BLACK_EDGE) if colour == BLACK else (WHITE_STONE, WHITE_EDGE)
-            painter.discs([(left + 0.07 * inch, y)], 0.13 * inch, *faces)
-        texts = (
-            name,
-            f"{times:,}",
-            f"{share:.1%}" if share >= 0.0005 else "<0.1%",
-            "" if win_rate is None else f"{win_rate:.0%}",
-        )
+            painter.discs([(left + 0.07 * inch, y)], 0.13 * inch, *_FACES[colour])
+        wins = "" if win_rate is None else f"{win_rate:.0%}"
+        texts = (name, f"{times:,}", f"{share:.1%}" if share >= 0.0005 else "<0.1%", wins)
         for (at, align), text in zip(_COLUMNS, texts):
             indent = 0.2 if align == "left" else 0
             painter.text(left + (at + indent) * inch, y, text, _FONT, INK, align)

@@ -87,8 +87,7 @@ def _draw_run_curve(axes: Axes, rows: Sequence[Mapping[str, float]], name: str, 
     axes.tick_params(colors=INK, labelsize=8, length=0)
     axes.grid(color=PAPER_LINE, linewidth=0.7)
     axes.set_axisbelow(True)
-    for side in axes.spines.values():
-        side.set_visible(False)
+    axes.spines[:].set_visible(False)
     if training or validation:
         axes.legend(fontsize=8, frameon=False, labelcolor=INK)
 

@@ -178,8 +178,6 @@ class Deadline:
 
 
 class _Checks(Progress):
-    """Checks the time."""
-
     def __init__(self, deadline: Deadline) -> None:
         self._deadline = deadline
 
@@ -241,7 +239,6 @@ def plain_route(path: str, answer: Callable[[Request], Awaitable[Response]], met
 
 
 async def _run(request: Request, pool: WorkerPool, work: Callable[[Deadline], Any]) -> Any:
-    """Run work in a pool; it is interrupted if the client closes the connection."""
     deadline = Deadline()
     watcher = asyncio.create_task(_end_when_gone(request, deadline))
     try:
@@ -258,7 +255,6 @@ async def _end_when_gone(request: Request, deadline: Deadline) -> None:
 
 
 async def _given(request: Request, params: type[Params]) -> dict[str, Any]:
-    """Return the parameters of a request, before validation."""
     if request.method == "POST":
         body = await read_body(request, MAX_BODY)
         try:

@@ -111,15 +111,13 @@ def _rating(text: str) -> float | None:
 
 
 def _reviewed(site: Site, params: ReviewParams) -> tuple[Reviewer, Game]:
-    """Return the net and the game of a request. Raises RecipeError if the net does not take the ranks."""
+    """Return the net and the game of a request. Raises RecipeError if the net does not take the ranks; GameError."""
     reviewer = site.net(params.net)
     reviewer.net.check_ranks(*params.ratings)
-    return reviewer, params.game()
-
-
-def _check_ply(params: PredictParams, game: Game) -> None:
-    if params.ply > len(game):
+    game = params.game()
+    if isinstance(params, PredictParams) and params.ply > len(game):
         raise GameError(f"ply must be 0 to {len(game)}, got {params.ply}")
+    return reviewer, game
 
 
 def predict(site: Site, params: PredictParams) -> dict[str, Any]:
@@ -131,7 +129,6 @@ def predict(site: Site, params: PredictParams) -> dict[str, Any]:
         [probability, choice] of the next move of the line, or None; "to_play": colour}.
     """
     reviewer, game = _reviewed(site, params)
-    _check_ply(params, game)
     (found,) = reviewer.evaluate(game, [line_of(game, params.ply)], params.ratings)
     points, policy = game.width * game.height, found.policy
     best = np.argsort(-policy[:points], kind="stable")[:_MAX_SHOWN]
@@ -168,7 +165,6 @@ def candidates(site: Site, params: PredictParams, deadline: Deadline) -> dict[st
         the line loses, each None without such a value; "moves": [[move, "win", "lead"]], see `ComparedMoves`}.
     """
     reviewer, game = _reviewed(site, params)
-    _check_ply(params, game)
     (found,) = compare_moves(reviewer, game, [params.ply], params.ratings)
     moves = [[move, *_black(after)] for move, after in found.after.items()]
     win, lead = _black(found.best)

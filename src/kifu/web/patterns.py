@@ -56,12 +56,15 @@ def _counts_json(found: FoundGames, continuations: list[Continuation]) -> dict[s
     letters = found.drawing.letters(continuations)
     black, white = found.wins
     return {
-        "games": found.games, "black_wins": black, "white_wins": white, "years": years(),
+        "games": found.games,
+        "black_wins": black,
+        "white_wins": white,
+        "years": years(),
         "continuations": [
             each.to_dict() | {"letter": letters.get((each.x, each.y)), "years": years(each)}  # type: ignore[arg-type]
             for each in continuations
         ],
-    }  # fmt: skip
+    }
 
 
 def position_games(site: Site, params: GamesParams, deadline: Deadline) -> list[dict[str, Any]]:
@@ -166,9 +169,11 @@ def search(site: Site, results: SearchResults, params: SearchParams, deadline: D
     hits = results.find(corpus, params.corpus, params.chosen, parse_pattern(params.pattern), deadline)
     counts = _counts_json(hits, hits.continuations())
     return {
-        "pattern": pattern_json(hits.pattern), "hits": len(hits), **counts,
+        "pattern": pattern_json(hits.pattern),
+        "hits": len(hits),
+        **counts,
         "page": _page(corpus.searcher, hits, params),
-    }  # fmt: skip
+    }
 
 
 def _page(searcher: Searcher, hits: Hits, params: SearchParams) -> list[dict[str, Any]]:
@@ -182,10 +187,17 @@ def _page(searcher: Searcher, hits: Hits, params: SearchParams) -> list[dict[str
     page = []
     for hit, game, position in zip(found, games, positions):
         region = [hit["x"], hit["y"], *(size[::-1] if hit["symmetry"] & 4 else size)]
-        page.append(game.to_dict() | {
-            "ply": hit["ply"], "exchanged": hit["exchanged"], "region": region,
-            "width": position.width, "height": position.height, "stones": position.stones.tolist(),
-        })  # fmt: skip
+        page.append(
+            game.to_dict()
+            | {
+                "ply": hit["ply"],
+                "exchanged": hit["exchanged"],
+                "region": region,
+                "width": position.width,
+                "height": position.height,
+                "stones": position.stones.tolist(),
+            }
+        )
     return page
 
 

@@ -6,7 +6,7 @@ import contextlib
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from itertools import chain
@@ -142,13 +142,6 @@ class GameTable:
         self._selections: OrderedDict[Filter, Bools | None] = OrderedDict()
         self._lock = threading.Lock()
 
-    @classmethod
-    @contextlib.contextmanager
-    def open(cls, path: str | Path) -> Iterator[GameTable]:
-        """Open the table of a catalogue."""
-        with open_database(path) as database:
-            yield cls(database)
-
     def query(self, sql: str, deadline: Deadline, found: pa.Table | None = None) -> list[tuple[Any, ...]]:
         """Run one SELECT statement over the table `summaries` and return its rows.
 
@@ -252,7 +245,7 @@ class Corpus:
         """Open a catalogue until the stack is closed."""
         searcher = Searcher(path)
         versions = _file_versions(searcher)
-        table = stack.enter_context(GameTable.open(path))
+        table = GameTable(stack.enter_context(open_database(path)))
         corpus = cls(utf8_name(Path(path).name), searcher, table, versions)
         corpus.require_unchanged()
         return corpus

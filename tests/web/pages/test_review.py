@@ -14,9 +14,9 @@ import pytest
 
 import format_samples
 import kifu
-from archives import zip_of
 from commands import run
 from kata_nets import small_net
+from kgs_archives import zip_of
 from kifu.katago.net_file import write_kata_net
 from kifu.learn import review
 from kifu.point import POINT_MASK, WHITE_BIT, to_gtp

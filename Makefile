@@ -44,9 +44,9 @@ demo: $(READY)-web $(READY)-learn $(READY)-kernels ## Run the pipeline on the bu
 test: $(READY)-test $(READY)-kernels ## Run the tests (4 minutes) in TEST_JOBS processes (2)
 	$(PYTEST)
 
-# In three processes, since many slow tests wait for others.
+# In three processes, since many slow tests wait for others; on two cores, each is slower then.
 test-all: $(READY)-test $(READY)-lint $(READY)-kernels ## Run the slow tests and those that start processes, too (20 minutes)
-	$(PYTEST) -n 3 -m 'not exhaustive and not thorough' --durations 30
+	KIFU_TEST_SECONDS=3 $(PYTEST) -n 3 -m 'not exhaustive and not thorough' --durations 30
 
 test-thorough: $(READY)-test $(READY)-lint $(READY)-dist ## Run all tests with more examples, and the wheel with every Python (hours)
 	$(PYTEST) -n 3 -m 'not exhaustive' --hypothesis-profile thorough --durations 30

@@ -91,8 +91,8 @@ def bound_names(tree: ast.Module) -> Counter[str]:
             names.update(alias.asname or alias.name for alias in node.names)
         elif isinstance(node, ast.Assign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            parts = [part for target in targets if not isinstance(target, ast.Subscript) for part in ast.walk(target)]
-            names.update({part.id for part in parts if isinstance(part, ast.Name)} - {"_"})
+            bound = [each for each in targets if not isinstance(each, ast.Attribute | ast.Subscript)]
+            names.update({part.id for each in bound for part in ast.walk(each) if isinstance(part, ast.Name)} - {"_"})
     return names
 
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from kifu.errors import DropReason
 from kifu.kernel import inline_kernel, kernel
 from kifu.point import BLACK, ERASE_BIT, MAX_SIZE, NO_POINT, SGF_LETTERS, WHITE, WHITE_BIT
-from kifu.records import _bytes as n
+from kifu.records import _bytes as raw
 from kifu.records import _sgf_tokens as tokens
 from kifu.records._bytes import Int
 from kifu.records._sgf_charset import UNKNOWN_DOUBT, doubt, find_charset, game_charset
@@ -23,7 +23,7 @@ from kifu.records.games import MAX_MOVES, NO_HANDICAP, Bytes, ParseWarning, Prop
 from kifu.records.text import NO_CHARSET, SINGLE, Charsets
 
 # Further columns of a game of SGF: its charset, and ends of its rows of properties, of all and of the root's.
-CHARSET, PROPERTY_END, ROOT_END, SGF_COLUMNS = range(n.COLUMNS, n.COLUMNS + 4)
+CHARSET, PROPERTY_END, ROOT_END, SGF_COLUMNS = range(raw.COLUMNS, raw.COLUMNS + 4)
 
 # Columns of a row of properties: a name's key; the number of the node, negative if it has no move; the number of moves
 # before the node; start and end of the first value, from the start of the game's text.
@@ -108,44 +108,44 @@ class NodesOut(NamedTuple):
 def read_size(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64]) -> None:
     """Parse SZ[19], SZ[19:19] or SZ[13:9] (width, height). An empty value counts as missing."""
     colon = i
-    while colon < stop and data[colon] != n.COLON:
+    while colon < stop and data[colon] != raw.COLON:
         colon += 1
-    if n.skip_space(data, i, stop) == stop:
+    if raw.skip_space(data, i, stop) == stop:
         return
-    good, width = n.read_number(data, i, colon)
+    good, width = raw.read_number(data, i, colon)
     height = width
     if colon < stop:
-        right, height = n.read_number(data, colon + 1, stop)
+        right, height = raw.read_number(data, colon + 1, stop)
         good = good and right
         if good and width == height:
-            row[n.WARNINGS] |= _SIZE_PAIR
+            row[raw.WARNINGS] |= _SIZE_PAIR
     if good and 1 <= width <= MAX_SIZE and 1 <= height <= MAX_SIZE:
-        row[n.WIDTH], row[n.HEIGHT] = width, height
+        row[raw.WIDTH], row[raw.HEIGHT] = width, height
     else:
-        row[n.WIDTH] = -1
+        row[raw.WIDTH] = -1
 
 
 @inline_kernel
 def read_handicap(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64]) -> None:
-    good, value = n.read_number(data, i, stop)
+    good, value = raw.read_number(data, i, stop)
     if good:
-        row[n.HANDICAP] = value
+        row[raw.HANDICAP] = value
     else:
-        row[n.WARNINGS] |= _HANDICAP_TEXT
+        row[raw.WARNINGS] |= _HANDICAP_TEXT
     if good and value == 1:
-        row[n.WARNINGS] |= _HANDICAP_ONE
+        row[raw.WARNINGS] |= _HANDICAP_ONE
 
 
 @inline_kernel
 def read_player(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64]) -> None:
     """Parse PL by its first letter: B, black, W, white; 1 and 2 in old records."""
-    i = n.skip_space(data, i, stop)
+    i = raw.skip_space(data, i, stop)
     if i < stop:
         c = data[i]
         if c in _BLACK_WORDS:
-            row[n.TO_PLAY] = BLACK
+            row[raw.TO_PLAY] = BLACK
         elif c in _WHITE_WORDS:
-            row[n.TO_PLAY] = WHITE
+            row[raw.TO_PLAY] = WHITE
 
 
 @inline_kernel
@@ -153,22 +153,22 @@ def list_node(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64], out: N
     """Append a row for each property of the node whose first one begins at `i`, and return the node's end."""
     state = out.state
     state[NODES] += 1
-    node, ply, start, charset = state[NODES], state[MOVES] - row[n.MOVE_END], row[n.START], row[CHARSET]
+    node, ply, start, charset = state[NODES], state[MOVES] - row[raw.MOVE_END], row[raw.START], row[CHARSET]
     count, most, warnings = state[PROPERTIES], row[PROPERTY_END] + MAX_PROPERTIES + 1, 0
-    at = n.skip_space(data, i, stop)
-    if at < stop and data[at] == n.LEFT:
+    at = raw.skip_space(data, i, stop)
+    if at < stop and data[at] == raw.LEFT:
         warnings = _TEXT_SKIPPED
     key = 0
     while key >= 0 and count < most:
         i, key, value, end, more = tokens.next_property(data, i, stop, charset)
         warnings |= more
         if end - start > _MAX_VALUE_END:
-            row[n.DROP] = _TOO_LARGE
+            row[raw.DROP] = _TOO_LARGE
         elif key >= 0:
             each = out.properties[count]
             each[KEY], each[NODE], each[PLY], each[VALUE], each[VALUE_END] = key, node, ply, value - start, end - start
             count += 1
-    row[n.WARNINGS] |= warnings
+    row[raw.WARNINGS] |= warnings
     state[PROPERTIES] = count
     return i
 
@@ -179,35 +179,35 @@ def read_root(data: Bytes, charsets: Charsets, row: npt.NDArray[np.int64], out: 
     has_charset = False
     for k in range(row[PROPERTY_END], out.state[PROPERTIES]):
         key = out.properties[k, KEY]
-        i, end = row[n.START] + out.properties[k, VALUE], row[n.START] + out.properties[k, VALUE_END]
-        if key == tokens.NAME_SZ and row[n.WIDTH] == 0:
+        i, end = row[raw.START] + out.properties[k, VALUE], row[raw.START] + out.properties[k, VALUE_END]
+        if key == tokens.NAME_SZ and row[raw.WIDTH] == 0:
             read_size(data, i, end, row)
-        elif key == tokens.NAME_HA and row[n.HANDICAP] == NO_HANDICAP and row[n.WARNINGS] & _HANDICAP_TEXT == 0:
+        elif key == tokens.NAME_HA and row[raw.HANDICAP] == NO_HANDICAP and row[raw.WARNINGS] & _HANDICAP_TEXT == 0:
             read_handicap(data, i, end, row)
         elif key == tokens.NAME_PL:
             read_player(data, i, end, row)
         elif key == tokens.NAME_CA and not has_charset:
             has_charset = True
             if find_charset(data, i, end, charsets) == NO_CHARSET:
-                row[n.WARNINGS] |= _BAD_CHARSET
-        elif key == tokens.NAME_GM and n.skip_space(data, i, end) < end:
-            good, value = n.read_number(data, i, end)
+                row[raw.WARNINGS] |= _BAD_CHARSET
+        elif key == tokens.NAME_GM and raw.skip_space(data, i, end) < end:
+            good, value = raw.read_number(data, i, end)
             if not good or value != 1:
-                row[n.DROP] = _NOT_GO
-    if row[n.WIDTH] == 0:
-        row[n.WIDTH], row[n.HEIGHT] = 19, 19
-        row[n.WARNINGS] |= _SIZE_MISSING
-    elif row[n.WIDTH] < 0:
-        row[n.WIDTH] = 0
-        if row[n.DROP] == _KEPT:
-            row[n.DROP] = _BAD_SIZE
+                row[raw.DROP] = _NOT_GO
+    if row[raw.WIDTH] == 0:
+        row[raw.WIDTH], row[raw.HEIGHT] = 19, 19
+        row[raw.WARNINGS] |= _SIZE_MISSING
+    elif row[raw.WIDTH] < 0:
+        row[raw.WIDTH] = 0
+        if row[raw.DROP] == _KEPT:
+            row[raw.DROP] = _BAD_SIZE
 
 
 @inline_kernel
 def read_move(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64]) -> Int:
     """Parse the value of B or W as a point, a pass (width * height) or NO_POINT."""
     count, a, b, c, d, _e = tokens.squeeze(data, i, stop)
-    width, height = row[n.WIDTH], row[n.HEIGHT]
+    width, height = row[raw.WIDTH], row[raw.HEIGHT]
     if count == 0:
         return width * height
     if count == 2:
@@ -215,12 +215,12 @@ def read_move(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64]) -> Int
         if x < width and y < height:
             return y * width + x
         if x == _T and y == _T and width <= 19 and height <= 19:
-            row[n.WARNINGS] |= _PASS_AS_TT
+            row[raw.WARNINGS] |= _PASS_AS_TT
             return width * height
-    if (count == 2 and a == b and a in (n.HYPHEN, _BACK_QUOTE)) or (
+    if (count == 2 and a == b and a in (raw.HYPHEN, _BACK_QUOTE)) or (
         count == 4 and (a | 0x20, b | 0x20, c | 0x20, d | 0x20) == _PASS
     ):
-        row[n.WARNINGS] |= _PASS_AS_WORD
+        row[raw.WARNINGS] |= _PASS_AS_WORD
         return width * height
     return NO_POINT
 
@@ -233,18 +233,18 @@ def put_stones(
     state = out.state
     state[BUDGET] -= (right - left + 1) * (bottom - top + 1)
     if state[BUDGET] < 0:
-        row[n.DROP] = _TOO_LARGE
+        row[raw.DROP] = _TOO_LARGE
         return
     bits = ERASE_BIT if kind == 2 else kind * WHITE_BIT
     for y in range(top, bottom + 1):
         for x in range(left, right + 1):
-            point = y * row[n.WIDTH] + x
+            point = y * row[raw.WIDTH] + x
             before = out.seen[point]
             if before // 4 == state[NODES]:
                 if before % 4 == kind:
                     continue
                 if state[IN_ROOT] == 1:
-                    row[n.WARNINGS] |= _SETUP_TWICE
+                    row[raw.WARNINGS] |= _SETUP_TWICE
             out.seen[point] = state[NODES] * 4 + kind
             out.setup[state[SETUP]] = point | bits
             out.setup_ply[state[SETUP]] = ply
@@ -256,12 +256,12 @@ def read_stones(
     data: Bytes, i: Int, end: Int, stop: Int, kind: Int, ply: Int, row: npt.NDArray[np.int64], out: NodesOut
 ) -> None:
     """Set up the stones of a property's values, of which data[i:end] is the first."""
-    while end < stop and row[n.DROP] == _KEPT:
-        status, left, top, right, bottom = tokens.read_rectangle(data, i, end, row[n.WIDTH], row[n.HEIGHT])
+    while end < stop and row[raw.DROP] == _KEPT:
+        status, left, top, right, bottom = tokens.read_rectangle(data, i, end, row[raw.WIDTH], row[raw.HEIGHT])
         if status > 0:
             put_stones(left, top, right, bottom, kind, ply, row, out)
         elif status < 0:
-            row[n.WARNINGS] |= _BAD_SETUP
+            row[raw.WARNINGS] |= _BAD_SETUP
         i, end = tokens.next_value(data, end, stop, row[CHARSET])
 
 
@@ -275,8 +275,8 @@ def read_node(data: Bytes, stop: Int, first: Int, row: npt.NDArray[np.int64], ou
         data: [N] uint8.
         first: The node's first row of properties.
     """
-    state, start, last = out.state, row[n.START], out.state[PROPERTIES]
-    in_root, ply = state[IN_ROOT] == 1, state[MOVES] - row[n.MOVE_END]
+    state, start, last = out.state, row[raw.START], out.state[PROPERTIES]
+    in_root, ply = state[IN_ROOT] == 1, state[MOVES] - row[raw.MOVE_END]
     black, white = -1, -1
     black_values, white_values, has_setup = -1, -1, False  # rows of B and W with several values
     for k in range(first, last):
@@ -285,13 +285,13 @@ def read_node(data: Bytes, stop: Int, first: Int, row: npt.NDArray[np.int64], ou
         if key in (tokens.NAME_B, tokens.NAME_W):
             _start, more = tokens.next_value(data, end, stop, row[CHARSET])
             if more < stop:
-                row[n.WARNINGS] |= _MANY_VALUES
+                row[raw.WARNINGS] |= _MANY_VALUES
                 if key == tokens.NAME_B:
                     black_values = k
                 else:
                     white_values = k
             if (key == tokens.NAME_B and black >= 0) or (key == tokens.NAME_W and white >= 0):
-                row[n.WARNINGS] |= _TWO_MOVES
+                row[raw.WARNINGS] |= _TWO_MOVES
             elif key == tokens.NAME_B:
                 black = read_move(data, i, end, row)
             else:
@@ -301,10 +301,10 @@ def read_node(data: Bytes, stop: Int, first: Int, row: npt.NDArray[np.int64], ou
             read_stones(data, i, end, stop, kind, ply, row, out)
             has_setup = True
             if not in_root:
-                row[n.WARNINGS] |= _SETUP_AFTER_ROOT
+                row[raw.WARNINGS] |= _SETUP_AFTER_ROOT
         elif not in_root and tokens.is_info(key):
-            row[n.WARNINGS] |= _INFO_AFTER_ROOT
-            if key == tokens.NAME_HA and row[n.HANDICAP] == NO_HANDICAP and row[n.WARNINGS] & _HANDICAP_TEXT == 0:
+            row[raw.WARNINGS] |= _INFO_AFTER_ROOT
+            if key == tokens.NAME_HA and row[raw.HANDICAP] == NO_HANDICAP and row[raw.WARNINGS] & _HANDICAP_TEXT == 0:
                 read_handicap(data, i, end, row)
     if has_setup and (black_values >= 0 or white_values >= 0):
         for kind in range(2):
@@ -314,20 +314,20 @@ def read_node(data: Bytes, stop: Int, first: Int, row: npt.NDArray[np.int64], ou
                 read_stones(data, i, end, stop, kind, ply, row, out)
         black, white = -1 if black_values >= 0 else black, -1 if white_values >= 0 else white
     if black >= 0 and white >= 0:
-        row[n.WARNINGS] |= _TWO_MOVES
+        row[raw.WARNINGS] |= _TWO_MOVES
     if black >= 0 or white >= 0:
         if ply == MAX_MOVES:
-            row[n.DROP] = _TOO_LARGE
+            row[raw.DROP] = _TOO_LARGE
         else:
             out.moves[state[MOVES]] = black if black >= 0 else white | WHITE_BIT
             state[MOVES] += 1
             if in_root:
-                row[n.WARNINGS] |= _MOVE_IN_ROOT
+                row[raw.WARNINGS] |= _MOVE_IN_ROOT
     else:
         for k in range(first, last):
             out.properties[k, NODE] = -state[NODES]
     if in_root:
-        row[n.ROOT_SETUP] = state[SETUP] - row[n.SETUP_END]
+        row[raw.ROOT_SETUP] = state[SETUP] - row[raw.SETUP_END]
         state[IN_ROOT] = 0
 
 
@@ -345,25 +345,25 @@ def plain_moves(
     Returns:
         (position of the next other node, index in `moves` after the moves).
     """
-    last = row[n.MOVE_END] + MAX_MOVES
-    width, height = row[n.WIDTH], row[n.HEIGHT]
+    last = row[raw.MOVE_END] + MAX_MOVES
+    width, height = row[raw.WIDTH], row[raw.HEIGHT]
     while i + 6 < stop and m < last:
         colour = data[i + 1]
-        if data[i] != n.SEMICOLON or data[i + 2] != n.LEFT or data[i + 5] != n.RIGHT:
+        if data[i] != raw.SEMICOLON or data[i + 2] != raw.LEFT or data[i + 5] != raw.RIGHT:
             break
-        if colour != n.LETTER_B and colour != n.LETTER_W:
+        if colour != raw.LETTER_B and colour != raw.LETTER_W:
             break
         x, y = tokens.coordinate(data[i + 3]), tokens.coordinate(data[i + 4])
         if x >= width or y >= height:
             break
         after = i + 6
         c = data[after]
-        while c <= n.SPACE and after + 1 < stop:
+        while c <= raw.SPACE and after + 1 < stop:
             after += 1
             c = data[after]
-        if c != n.SEMICOLON and c != n.CLOSE and c != n.OPEN:
+        if c != raw.SEMICOLON and c != raw.CLOSE and c != raw.OPEN:
             break
-        moves[m] = y * width + x if colour == n.LETTER_B else (y * width + x) | WHITE_BIT
+        moves[m] = y * width + x if colour == raw.LETTER_B else (y * width + x) | WHITE_BIT
         m += 1
         i = after
     return i, m
@@ -380,17 +380,17 @@ def main_line(
     depth, found = 1, True
     while found and not is_full(row, out):
         i, found, depth, warnings = tokens.next_node(data, i, stop, charset, depth)
-        row[n.WARNINGS] |= warnings
+        row[raw.WARNINGS] |= warnings
         if found:
-            if data[i] == n.SEMICOLON:
+            if data[i] == raw.SEMICOLON:
                 i, out.state[MOVES] = plain_moves(data, i, stop, row, out.moves, out.state[MOVES])
-            if data[i] == n.SEMICOLON or n.is_letter(data[i]):
+            if data[i] == raw.SEMICOLON or raw.is_letter(data[i]):
                 first = out.state[PROPERTIES]
-                i = list_node(data, i + 1 if data[i] == n.SEMICOLON else i, stop, row, out)
-                if row[n.DROP] == _KEPT:
+                i = list_node(data, i + 1 if data[i] == raw.SEMICOLON else i, stop, row, out)
+                if row[raw.DROP] == _KEPT:
                     read_node(data, stop, first, row, out)
     if is_full(row, out):
-        row[n.DROP] = _TOO_LARGE if row[n.DROP] == _KEPT else row[n.DROP]
+        row[raw.DROP] = _TOO_LARGE if row[raw.DROP] == _KEPT else row[raw.DROP]
     return i, depth
 
 
@@ -400,26 +400,26 @@ def skip_tree(data: Bytes, i: Int, stop: Int, charset: Int, depth: Int, row: npt
     is_closed = False  # a ) was the last token
     while i < stop:
         c = data[i]
-        if c == n.OPEN:
-            if tokens.is_root(data, n.skip_space(data, i + 1, stop), stop, False):
+        if c == raw.OPEN:
+            if tokens.is_root(data, raw.skip_space(data, i + 1, stop), stop, False):
                 break
-            row[n.WARNINGS] |= _VARIATIONS
+            row[raw.WARNINGS] |= _VARIATIONS
             depth += 1
             is_closed = False
-        elif c == n.CLOSE:
+        elif c == raw.CLOSE:
             depth -= 1
             if depth == 0:
                 return i + 1
             is_closed = True
-        elif c > n.SPACE:
+        elif c > raw.SPACE:
             if is_closed:
-                row[n.WARNINGS] |= _TEXT_SKIPPED
-            if c == n.LEFT:
+                row[raw.WARNINGS] |= _TEXT_SKIPPED
+            if c == raw.LEFT:
                 i = min(tokens.end_of_value(data, i + 1, stop, charset), stop - 1)
-            elif not (n.is_letter(c) or n.is_digit(c) or c == n.SEMICOLON):
-                row[n.WARNINGS] |= _TEXT_SKIPPED
+            elif not (raw.is_letter(c) or raw.is_digit(c) or c == raw.SEMICOLON):
+                row[raw.WARNINGS] |= _TEXT_SKIPPED
         i += 1
-    row[n.WARNINGS] |= _TRUNCATED
+    row[raw.WARNINGS] |= _TRUNCATED
     return i
 
 
@@ -429,14 +429,14 @@ def new_row(out: NodesOut, drop: Int, at: Int) -> None:
     state = out.state
     row = out.rows[state[GAMES]]
     row[:] = 0
-    row[n.HANDICAP] = NO_HANDICAP
-    row[n.DROP] = drop
-    row[n.MEMBER_ROW] = state[MEMBER]
-    row[n.START] = row[n.STOP] = at
-    row[n.MOVE_END], row[n.SETUP_END], row[PROPERTY_END] = state[MOVES], state[SETUP], state[PROPERTIES]
+    row[raw.HANDICAP] = NO_HANDICAP
+    row[raw.DROP] = drop
+    row[raw.MEMBER_ROW] = state[MEMBER]
+    row[raw.START] = row[raw.STOP] = at
+    row[raw.MOVE_END], row[raw.SETUP_END], row[PROPERTY_END] = state[MOVES], state[SETUP], state[PROPERTIES]
     row[ROOT_END], row[CHARSET] = state[PROPERTIES], SINGLE
     if state[IN_MEMBER] > 0:
-        row[n.WARNINGS] = _LATER_GAME
+        row[raw.WARNINGS] = _LATER_GAME
     state[GAMES] += 1
     state[IN_MEMBER] += 1
 
@@ -451,27 +451,27 @@ def begin_game(data: Bytes, start: Int, stop: Int, drop: Int, out: NodesOut) -> 
     length = max(state[MEMBER_BYTES], stop - start)
     if state[IN_MEMBER] == 0:
         state[POSITION] = start
-        state[MEMBER_BUDGET] = 4 * n.MAX_SETUP + length
+        state[MEMBER_BUDGET] = 4 * raw.MAX_SETUP + length
     if state[IN_MEMBER] == 0 or state[DOUBT] == UNKNOWN_DOUBT:
         state[DOUBT] = doubt(data, start, stop)
     at = root = stop
     junk = False
     if drop == _KEPT:
         at, root, junk = tokens.find_game(data, state[POSITION], stop)
-    if at < stop and state[IN_MEMBER] < n.GAMES_ALWAYS + length // n.BYTES_PER_GAME:
+    if at < stop and state[IN_MEMBER] < raw.GAMES_ALWAYS + length // raw.BYTES_PER_GAME:
         new_row(out, _KEPT, at)
         row = out.rows[state[GAMES] - 1]
         if junk:
-            row[n.WARNINGS] |= _JUNK_BEFORE
-        if data[at] == n.SEMICOLON:
-            row[n.WARNINGS] |= _OPENING_MISSING
-        elif data[root - 1] != n.SEMICOLON:
-            row[n.WARNINGS] |= _SEMICOLON_MISSING
-        state[BUDGET] = min(n.MAX_SETUP, state[MEMBER_BUDGET])
+            row[raw.WARNINGS] |= _JUNK_BEFORE
+        if data[at] == raw.SEMICOLON:
+            row[raw.WARNINGS] |= _OPENING_MISSING
+        elif data[root - 1] != raw.SEMICOLON:
+            row[raw.WARNINGS] |= _SEMICOLON_MISSING
+        state[BUDGET] = min(raw.MAX_SETUP, state[MEMBER_BUDGET])
         return root
     if at < stop:
         new_row(out, _TOO_LARGE, at)
-        out.rows[state[GAMES] - 1][n.STOP] = stop
+        out.rows[state[GAMES] - 1][raw.STOP] = stop
     elif state[IN_MEMBER] == 0:
         new_row(out, drop if drop != _KEPT else _NO_RECORD, at)
     state[MEMBER] += 1
@@ -484,12 +484,12 @@ def end_game(i: Int, row: npt.NDArray[np.int64], out: NodesOut) -> None:
     """Complete the row of a game that ends at `i`. A dropped game keeps neither moves nor setup."""
     state = out.state
     state[IN_ROOT] = 0
-    state[MEMBER_BUDGET] -= min(n.MAX_SETUP, state[MEMBER_BUDGET]) - max(state[BUDGET], 0)
-    if row[n.DROP] != _KEPT:
-        state[MOVES], state[SETUP] = row[n.MOVE_END], row[n.SETUP_END]
-        row[n.ROOT_SETUP] = 0
-    row[n.MOVE_END], row[n.SETUP_END], row[PROPERTY_END] = state[MOVES], state[SETUP], state[PROPERTIES]
-    row[n.STOP] = i
+    state[MEMBER_BUDGET] -= min(raw.MAX_SETUP, state[MEMBER_BUDGET]) - max(state[BUDGET], 0)
+    if row[raw.DROP] != _KEPT:
+        state[MOVES], state[SETUP] = row[raw.MOVE_END], row[raw.SETUP_END]
+        row[raw.ROOT_SETUP] = 0
+    row[raw.MOVE_END], row[raw.SETUP_END], row[PROPERTY_END] = state[MOVES], state[SETUP], state[PROPERTIES]
+    row[raw.STOP] = i
     state[POSITION] = i
 
 
@@ -520,7 +520,7 @@ def scan_members(
         most = min(MAX_PROPERTIES + 1, (stop[k] - at) // PROPERTY_BYTES)
         if state[GAMES] == len(out.rows) or state[POSITION] >= state[CUT]:
             return FULL
-        if state[SETUP] + n.MAX_SETUP > len(out.setup) or state[PROPERTIES] + most > len(out.properties):
+        if state[SETUP] + raw.MAX_SETUP > len(out.setup) or state[PROPERTIES] + most > len(out.properties):
             return FULL
         root = begin_game(data, start[k], stop[k], np.int64(drop[k]), out)
         if root >= 0:
@@ -528,11 +528,11 @@ def scan_members(
             charset, is_other = game_charset(data, root, stop[k], state[DOUBT], charsets, out.readings)
             row[CHARSET] = charset
             if is_other:
-                row[n.WARNINGS] |= _OTHER_CHARSET
+                row[raw.WARNINGS] |= _OTHER_CHARSET
             i = list_node(data, root, stop[k], row, out)
             row[ROOT_END] = state[PROPERTIES]
             read_root(data, charsets, row, out)
-            if row[n.DROP] == _KEPT:
+            if row[raw.DROP] == _KEPT:
                 state[IN_ROOT] = 1
                 read_node(data, stop[k], row[PROPERTY_END], row, out)
             i, depth = main_line(data, i, stop[k], charset, row, out)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kifu.kernel import inline_kernel, kernel
-from kifu.records import _bytes as n
+from kifu.records import _bytes as raw
 from kifu.records._bytes import Int, byte
 from kifu.records._sgf_tokens import NAME_CA, end_of_value, is_root, next_property
 from kifu.records.games import Bytes
@@ -78,15 +78,15 @@ def doubt(data: Bytes, start: Int, stop: Int) -> Int:
     if top < 0x80:
         return NO_DOUBT
     second, third = first[1:], first[2:]
-    found = len(second) > 0 and first[len(second) - 1] >= 0x80 and second[len(second) - 1] == n.ESCAPE
+    found = len(second) > 0 and first[len(second) - 1] >= 0x80 and second[len(second) - 1] == raw.ESCAPE
     for i in range(len(third)):
         b, c = second[i], third[i]
-        is_junk = (c > n.SPACE) & (c != n.SEMICOLON) & (c != n.OPEN) & (c != n.CLOSE) & (c != n.LEFT)
+        is_junk = (c > raw.SPACE) & (c != raw.SEMICOLON) & (c != raw.OPEN) & (c != raw.CLOSE) & (c != raw.LEFT)
         is_junk &= (c | 0x20 < 97) | (c | 0x20 > 122)
-        found |= (first[i] >= 0x80) & ((b == n.ESCAPE) | ((b == n.RIGHT) & is_junk))
+        found |= (first[i] >= 0x80) & ((b == raw.ESCAPE) | ((b == raw.RIGHT) & is_junk))
     if not found:
         return BY_CA
-    return UTF8_ONLY if n.is_utf8(data, start, stop) else BY_STRUCTURE
+    return UTF8_ONLY if raw.is_utf8(data, start, stop) else BY_STRUCTURE
 
 
 @inline_kernel
@@ -134,7 +134,7 @@ def measure(data: Bytes, stop: Int, limit: Int, charset: Int, progress: npt.NDAr
     i = progress[_AT]
     while i < limit:
         c = data[i]
-        if c == n.LEFT:
+        if c == raw.LEFT:
             end = end_of_value(data, i + 1, limit, charset)
             if end >= limit:
                 i = limit if limit == stop else i
@@ -147,30 +147,30 @@ def measure(data: Bytes, stop: Int, limit: Int, charset: Int, progress: npt.NDAr
                 if charset != SINGLE:
                     count_characters(data, i + 1, end, charset, progress)
             i = end
-        elif c == n.OPEN:
-            if progress[_DEPTH] > 0 and is_root(data, n.skip_space(data, i + 1, stop), stop, False):
+        elif c == raw.OPEN:
+            if progress[_DEPTH] > 0 and is_root(data, raw.skip_space(data, i + 1, stop), stop, False):
                 if progress[_END] < 0:
                     progress[_END] = i
                 progress[_DEPTH] = 0
             progress[_DEPTH] += 1
             progress[_LAST] = _IN_NODE
-        elif c in (n.CLOSE, n.SEMICOLON):
+        elif c in (raw.CLOSE, raw.SEMICOLON):
             if progress[_DEPTH] == 0:
                 note_junk(progress)
             else:
                 progress[_LAST] = _IN_NODE
-                progress[_DEPTH] -= 1 if c == n.CLOSE else 0
+                progress[_DEPTH] -= 1 if c == raw.CLOSE else 0
                 if progress[_DEPTH] == 0 and progress[_END] < 0:
                     progress[_END] = i + 1
-        elif n.is_letter(c):
-            end = n.end_of_name(data, i, stop)
-            after = n.skip_space(data, end, stop)
-            if progress[_DEPTH] > 0 and (after == stop or data[after] == n.LEFT):
+        elif raw.is_letter(c):
+            end = raw.end_of_name(data, i, stop)
+            after = raw.skip_space(data, end, stop)
+            if progress[_DEPTH] > 0 and (after == stop or data[after] == raw.LEFT):
                 progress[_LAST] = _AFTER_NAME
             else:
                 note_junk(progress)
             i = end - 1
-        elif c > n.SPACE:
+        elif c > raw.SPACE:
             note_junk(progress)
         i += 1
     progress[_AT] = i
@@ -218,12 +218,12 @@ def compare_readings(
             measure(data, stop, limit, charset, readings[charset])
             if 0 <= readings[charset, _END] < end:
                 end = readings[charset, _END]
-    while end < stop and data[end] != n.OPEN:
+    while end < stop and data[end] != raw.OPEN:
         end += 1
     level, is_paired = doubt(data, root, end), declared in (SHIFT_JIS, BIG5)
     if level == NO_DOUBT or (level == BY_CA and not is_paired):
         return SINGLE, False
-    if n.is_utf8(data, root, end):
+    if raw.is_utf8(data, root, end):
         return SINGLE, is_paired
     begin_readings(root, readings)
     best, most = SINGLE, np.int64(-4) * stop

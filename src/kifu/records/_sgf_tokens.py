@@ -12,7 +12,7 @@ import numpy as np
 
 from kifu.kernel import inline_kernel
 from kifu.point import SGF_LETTERS
-from kifu.records import _bytes as n
+from kifu.records import _bytes as raw
 from kifu.records._bytes import Int, byte
 from kifu.records.games import Bytes, ParseWarning
 from kifu.records.text import SHIFT_JIS, SINGLE
@@ -49,9 +49,9 @@ def end_of_value(data: Bytes, i: Int, stop: Int, charset: Int) -> Int:
     r"""Return the position of the ] of a value, or `stop`. A \ or the first byte of a pair hides the next byte."""
     while i < stop:
         c = data[i]
-        if c == n.RIGHT:
+        if c == raw.RIGHT:
             return i
-        if c == n.ESCAPE or (charset > SINGLE and c >= 0x81 and (charset != SHIFT_JIS or c < 0xA0 or c >= 0xE0)):
+        if c == raw.ESCAPE or (charset > SINGLE and c >= 0x81 and (charset != SHIFT_JIS or c < 0xA0 or c >= 0xE0)):
             i += 1
         i += 1
     return stop
@@ -73,11 +73,11 @@ def next_name(data: Bytes, i: Int, stop: Int, charset: Int) -> tuple[Int, bool]:
     junk = False
     while i < stop:
         c = data[i]
-        if n.is_letter(c) or c in (n.SEMICOLON, n.OPEN, n.CLOSE):
+        if raw.is_letter(c) or c in (raw.SEMICOLON, raw.OPEN, raw.CLOSE):
             break
-        if c == n.LEFT:
+        if c == raw.LEFT:
             i = end_of_value(data, i + 1, stop, charset)
-        elif c > n.SPACE:
+        elif c > raw.SPACE:
             junk = True
         i += 1
     return min(i, stop), junk
@@ -126,22 +126,22 @@ def next_property(data: Bytes, i: Int, stop: Int, charset: Int) -> tuple[Int, In
         the key is -1 and the position that of the node's end.
     """
     key, start, warnings = -1, -1, 0
-    if i + 2 < stop and n.is_capital(data[i]):  # mostly, one or two capitals and the value follow at once
-        if data[i + 1] == n.LEFT:
+    if i + 2 < stop and raw.is_capital(data[i]):  # mostly, one or two capitals and the value follow at once
+        if data[i + 1] == raw.LEFT:
             key, start = byte(data, i), i + 2
-        elif data[i + 2] == n.LEFT and n.is_capital(data[i + 1]):
+        elif data[i + 2] == raw.LEFT and raw.is_capital(data[i + 1]):
             key, start = byte(data, i) * 256 + byte(data, i + 1), i + 3
     while start < 0:
         i, junk = next_name(data, i, stop, charset)
         if junk:
             warnings |= _TEXT_SKIPPED
-        if i >= stop or not n.is_letter(data[i]):
+        if i >= stop or not raw.is_letter(data[i]):
             return i, -1, i, i, warnings
         i, key, small = read_name(data, i, stop)
         if small:
             warnings |= _LOWER_CASE
-        i = n.skip_space(data, i, stop)
-        if i < stop and data[i] == n.LEFT:
+        i = raw.skip_space(data, i, stop)
+        if i < stop and data[i] == raw.LEFT:
             start = i + 1
         elif i < stop:
             warnings |= _TEXT_SKIPPED
@@ -154,8 +154,8 @@ def next_property(data: Bytes, i: Int, stop: Int, charset: Int) -> tuple[Int, In
 @inline_kernel
 def next_value(data: Bytes, end: Int, stop: Int, charset: Int) -> tuple[Int, Int]:
     """Return start and end of the value of the same property after the one that ends at `end`; `stop` without one."""
-    i = n.skip_space(data, end + 1, stop)
-    if i < stop and data[i] == n.LEFT:
+    i = raw.skip_space(data, end + 1, stop)
+    if i < stop and data[i] == raw.LEFT:
         return i + 1, end_of_value(data, i + 1, stop, charset)
     return stop, stop
 
@@ -171,7 +171,7 @@ def squeeze(data: Bytes, i: Int, stop: Int) -> tuple[Int, Int, Int, Int, Int, In
     while i < stop and count < 6:
         each = byte(data, i)
         i += 1
-        if each <= n.SPACE or (each == n.ESCAPE and i < stop and data[i] in (n.LINE_FEED, n.CARRIAGE_RETURN)):
+        if each <= raw.SPACE or (each == raw.ESCAPE and i < stop and data[i] in (raw.LINE_FEED, raw.CARRIAGE_RETURN)):
             continue
         count += 1
         if count == 1:
@@ -198,7 +198,7 @@ def read_rectangle(data: Bytes, i: Int, stop: Int, width: Int, height: Int) -> t
     count, a, b, c, d, e = squeeze(data, i, stop)
     if count == 0:
         return 0, 0, 0, 0, 0
-    if count == 2 or (count == 5 and c == n.COLON):
+    if count == 2 or (count == 5 and c == raw.COLON):
         left, top = coordinate(a), coordinate(b)
         right, bottom = (left, top) if count == 2 else (coordinate(d), coordinate(e))
         if left <= right < width and top <= bottom < height:
@@ -214,11 +214,11 @@ def is_root(data: Bytes, i: Int, stop: Int, needs_semicolon: bool) -> Any:
         data: [N] uint8.
         needs_semicolon: Whether GM[ and FF[ alone are none.
     """
-    if i < stop and data[i] == n.SEMICOLON:
-        i = n.skip_space(data, i + 1, stop)
+    if i < stop and data[i] == raw.SEMICOLON:
+        i = raw.skip_space(data, i + 1, stop)
     elif needs_semicolon:
         return False
-    if i + 2 >= stop or data[i + 2] != n.LEFT:
+    if i + 2 >= stop or data[i + 2] != raw.LEFT:
         return False
     key = byte(data, i) * 256 + byte(data, i + 1)
     return key in (NAME_GM, NAME_FF)
@@ -241,29 +241,29 @@ def next_node(data: Bytes, i: Int, stop: Int, charset: Int, depth: Int) -> tuple
     opened, warnings = 0, 0  # parentheses opened since the node
     while i < stop:
         c = data[i]
-        if c == n.SEMICOLON:
+        if c == raw.SEMICOLON:
             return i, True, depth, warnings
-        if c == n.OPEN:
-            if is_root(data, n.skip_space(data, i + 1, stop), stop, False):
+        if c == raw.OPEN:
+            if is_root(data, raw.skip_space(data, i + 1, stop), stop, False):
                 break
             opened += 1
             depth += 1
-        elif c == n.CLOSE:
+        elif c == raw.CLOSE:
             if opened == 0:
                 break
             opened -= 1
             depth -= 1
             warnings |= _EMPTY_VARIATION
-        elif n.is_letter(c):
-            end = n.end_of_name(data, i, stop)
-            after = n.skip_space(data, end, stop)
-            if opened > 0 and after < stop and data[after] == n.LEFT:
+        elif raw.is_letter(c):
+            end = raw.end_of_name(data, i, stop)
+            after = raw.skip_space(data, end, stop)
+            if opened > 0 and after < stop and data[after] == raw.LEFT:
                 return i, True, depth, warnings | _SEMICOLON_MISSING
             warnings |= _TEXT_SKIPPED
             i = end - 1
-        elif c > n.SPACE:
+        elif c > raw.SPACE:
             warnings |= _TEXT_SKIPPED
-            if c == n.LEFT:
+            if c == raw.LEFT:
                 i = min(end_of_value(data, i + 1, stop, charset), stop - 1)
         i += 1
     return i, False, depth, warnings
@@ -278,18 +278,18 @@ def lacks_semicolon(data: Bytes, i: Int, stop: Int) -> bool:
     """
     end = i
     capitals = 0
-    while end < stop and n.is_letter(data[end]):
+    while end < stop and raw.is_letter(data[end]):
         if data[end] <= 90:
             capitals += 1
         end += 1
-    after = end if capitals < end - i else n.skip_space(data, end, stop)
-    if capitals not in (1, 2) or after >= stop or data[after] != n.LEFT:
+    after = end if capitals < end - i else raw.skip_space(data, end, stop)
+    if capitals not in (1, 2) or after >= stop or data[after] != raw.LEFT:
         return False
     opened = closed = 0
-    while after < stop and data[after] != n.OPEN and data[after] != n.CLOSE:
-        if data[after] == n.LEFT:
+    while after < stop and data[after] != raw.OPEN and data[after] != raw.CLOSE:
+        if data[after] == raw.LEFT:
             opened += 1
-        elif data[after] == n.RIGHT:
+        elif data[after] == raw.RIGHT:
             closed += 1
         after += 1
     return opened >= 2 and 0 <= opened - closed <= 1
@@ -307,15 +307,15 @@ def find_game(data: Bytes, i: Int, stop: Int) -> tuple[Int, Int, bool]:
     while i < stop:
         c = data[i]
         i += 1
-        if c == n.OPEN:
-            after = n.skip_space(data, i, stop)
-            if after < stop and data[after] == n.SEMICOLON and data[i] != 0:  # otherwise it is UTF-16
+        if c == raw.OPEN:
+            after = raw.skip_space(data, i, stop)
+            if after < stop and data[after] == raw.SEMICOLON and data[i] != 0:  # otherwise it is UTF-16
                 return i - 1, after + 1, junk
             if lacks_semicolon(data, after, stop):
                 return i - 1, after, junk
             i = after
-        elif c == n.SEMICOLON and is_root(data, i - 1, stop, True):
+        elif c == raw.SEMICOLON and is_root(data, i - 1, stop, True):
             return i - 1, i, junk
-        if c > n.SPACE:
+        if c > raw.SPACE:
             junk = True
     return stop, stop, junk

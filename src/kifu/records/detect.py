@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kifu.kernel import inline_kernel, kernel
-from kifu.records import _bytes as n
+from kifu.records import _bytes as raw
 from kifu.records._bytes import Int, byte
 from kifu.records._sgf_tokens import is_root
 from kifu.records.games import Bytes, RecordBlock, RecordFormat
@@ -84,7 +84,7 @@ def _base(names: Bytes, begin: int, end: int) -> int:
         if (
             names[i] == _UNDERSCORE
             and (i == begin or names[i - 1] == _SLASH)
-            and n.is_text(names, i, end, b"__MACOSX/")
+            and raw.is_text(names, i, end, b"__MACOSX/")
         ):
             return end
     return base
@@ -205,13 +205,13 @@ def is_index_name(name: bytes) -> bool:
 @inline_kernel
 def is_date(data: Bytes, i: Int, stop: Int) -> bool:
     """Return whether a line of OLF begins at `i`: dddd-dd-dd and a space."""
-    if stop - i < 11 or data[i + 10] != n.SPACE:
+    if stop - i < 11 or data[i + 10] != raw.SPACE:
         return False
     for k in range(10):
         if k in (4, 7):
             if data[i + k] != _DASH:
                 return False
-        elif not n.is_digit(data[i + k]):
+        elif not raw.is_digit(data[i + k]):
             return False
     return True
 
@@ -225,7 +225,7 @@ def is_dotted_date(data: Bytes, i: Int, stop: Int) -> bool:
         if k in (4, 7):
             if data[i + k] != _DOT:
                 return False
-        elif not n.is_digit(data[i + k]):
+        elif not raw.is_digit(data[i + k]):
             return False
     return True
 
@@ -234,7 +234,7 @@ def is_dotted_date(data: Bytes, i: Int, stop: Int) -> bool:
 def _json_kind(data: Bytes, i: Int, stop: Int) -> Int:
     """Return OGS_LINES if a JSON object begins and ends in the line at `i`, else OGS."""
     depth, in_string = 0, False
-    while i < stop and data[i] != n.LINE_FEED:
+    while i < stop and data[i] != raw.LINE_FEED:
         c = data[i]
         if in_string:
             if c == _BACKSLASH:
@@ -266,23 +266,23 @@ def _is_ogs(data: Bytes, i: Int, stop: Int) -> bool:
         if c == _QUOTE:
             first = i + 1
             i = first
-            while i < stop and data[i] != _QUOTE and data[i] != n.LINE_FEED:
+            while i < stop and data[i] != _QUOTE and data[i] != raw.LINE_FEED:
                 i += 2 if data[i] == _BACKSLASH else 1
-            after = n.skip_space(data, i + 1, stop)
-            if depth == 1 and after < stop and data[after] == n.COLON:
-                after = n.skip_space(data, after + 1, stop)
-                value = data[after] if after < stop else n.SPACE
-                if n.is_text(data, first, i, b"moves") and i - first == 5 and value in (n.LEFT, _QUOTE):
+            after = raw.skip_space(data, i + 1, stop)
+            if depth == 1 and after < stop and data[after] == raw.COLON:
+                after = raw.skip_space(data, after + 1, stop)
+                value = data[after] if after < stop else raw.SPACE
+                if raw.is_text(data, first, i, b"moves") and i - first == 5 and value in (raw.LEFT, _QUOTE):
                     return True
-                if n.is_text(data, first, i, b"gamedata") and i - first == 8 and value == _LEFT_BRACE:
+                if raw.is_text(data, first, i, b"gamedata") and i - first == 8 and value == _LEFT_BRACE:
                     return True
-            if i < stop and data[i] == n.LINE_FEED:
+            if i < stop and data[i] == raw.LINE_FEED:
                 i -= 1
         elif c == _LEFT_BRACE:
             depth += 1
         elif c == _RIGHT_BRACE:
             depth -= 1
-        elif c == n.LINE_FEED and i + 1 < stop and data[i + 1] == _LEFT_BRACE:
+        elif c == raw.LINE_FEED and i + 1 < stop and data[i + 1] == _LEFT_BRACE:
             depth = 0
         i += 1
     return False
@@ -290,12 +290,12 @@ def _is_ogs(data: Bytes, i: Int, stop: Int) -> bool:
 
 @inline_kernel
 def _is_section(data: Bytes, i: Int, stop: Int) -> Any:
-    end = n.end_of_line(data, i, min(stop, i + _LONGEST_SECTION))
+    end = raw.end_of_line(data, i, min(stop, i + _LONGEST_SECTION))
     i += 1
     first = i
-    while i < end and n.is_letter(data[i]):
+    while i < end and raw.is_letter(data[i]):
         i += 1
-    return i > first and i < end and data[i] == n.RIGHT and n.skip_space(data, i + 1, end) == end
+    return i > first and i < end and data[i] == raw.RIGHT and raw.skip_space(data, i + 1, end) == end
 
 
 @inline_kernel
@@ -306,66 +306,66 @@ def _is_ngf(data: Bytes, i: Int, stop: Int) -> bool:
         if stop - i >= 9 and data[i] == _P and data[i + 1] == _M and (data[i + 4] == _B or data[i + 4] == _W):
             letters = 0
             for k in range(2, 9):
-                letters += n.is_letter(data[i + k])
+                letters += raw.is_letter(data[i + k])
             if letters == 7:
                 return True
-        i = n.end_of_line(data, i, stop) + 1
+        i = raw.end_of_line(data, i, stop) + 1
     return False
 
 
 @inline_kernel
 def detect_text(data: Bytes, i: Int, stop: Int, otherwise: Int) -> Int:
     """Return a format, or `otherwise`, by the first lines that are neither empty nor comments."""
-    i = n.skip_space(data, n.skip_bom(data, i, stop), stop)
-    while i < stop and data[i] == n.HASH:
-        i = n.skip_space(data, n.end_of_line(data, i, stop), stop)
+    i = raw.skip_space(data, raw.skip_bom(data, i, stop), stop)
+    while i < stop and data[i] == raw.HASH:
+        i = raw.skip_space(data, raw.end_of_line(data, i, stop), stop)
     if i == stop:
         return otherwise
     c = data[i]
-    after = n.skip_space(data, i + 1, stop)
-    if c == n.SEMICOLON or (c == n.OPEN and after < stop and data[after] == n.SEMICOLON):
+    after = raw.skip_space(data, i + 1, stop)
+    if c == raw.SEMICOLON or (c == raw.OPEN and after < stop and data[after] == raw.SEMICOLON):
         return SGF
     if c == _LEFT_BRACE:
         return _json_kind(data, i, stop)
     if c == _BACKSLASH:
         return GIB
-    if c == n.LEFT and _is_section(data, i, stop):
+    if c == raw.LEFT and _is_section(data, i, stop):
         return UGF
     if _is_ngf(data, i, stop):
         return NGF
-    if c == n.OPEN:
+    if c == raw.OPEN:
         return SGF
     if is_date(data, i, stop):
         return OLF
-    after, _ = n.read_id(data, i, stop)
+    after, _ = raw.read_id(data, i, stop)
     if after < 0:
         return otherwise
-    if (after + 1 < stop and data[after] == _C and n.is_digit(data[after + 1])) or is_dotted_date(data, after, stop):
+    if (after + 1 < stop and data[after] == _C and raw.is_digit(data[after + 1])) or is_dotted_date(data, after, stop):
         return TYGEM_INDEX
-    return TYGEM if after == stop or data[after] == n.SEMICOLON or data[after] == n.LINE_FEED else otherwise
+    return TYGEM if after == stop or data[after] == raw.SEMICOLON or data[after] == raw.LINE_FEED else otherwise
 
 
 @inline_kernel
 def _begins_node(data: Bytes, i: Int, stop: Int, may_be_spaced: bool) -> Any:
     """Return whether a property, with or without white space before its value, or another node follows the ; of SGF."""
-    i = n.skip_space(data, i, stop)
+    i = raw.skip_space(data, i, stop)
     first = i
-    while i < stop and n.is_letter(data[i]):
+    while i < stop and raw.is_letter(data[i]):
         i += 1
-    after = n.skip_space(data, i, stop) if may_be_spaced else i
-    return after < stop and data[after] == (n.LEFT if i > first else n.SEMICOLON)
+    after = raw.skip_space(data, i, stop) if may_be_spaced else i
+    return after < stop and data[after] == (raw.LEFT if i > first else raw.SEMICOLON)
 
 
 @inline_kernel
 def _has_sgf(data: Bytes, i: Int, stop: Int) -> bool:
     """Return whether SGF begins within the text: with a property or two nodes, as ( and ; also stand in prose."""
-    i = n.skip_space(data, n.skip_bom(data, i, stop), stop)
-    if i < stop and data[i] == n.SEMICOLON and _begins_node(data, i + 1, stop, False):
+    i = raw.skip_space(data, raw.skip_bom(data, i, stop), stop)
+    if i < stop and data[i] == raw.SEMICOLON and _begins_node(data, i + 1, stop, False):
         return True
     while i < stop:
-        if data[i] == n.OPEN:
-            after = n.skip_space(data, i + 1, stop)
-            if after < stop and data[after] == n.SEMICOLON and _begins_node(data, after + 1, stop, True):
+        if data[i] == raw.OPEN:
+            after = raw.skip_space(data, i + 1, stop)
+            if after < stop and data[after] == raw.SEMICOLON and _begins_node(data, after + 1, stop, True):
                 return True
             if is_root(data, after, stop, False):
                 return True
@@ -376,7 +376,7 @@ def _has_sgf(data: Bytes, i: Int, stop: Int) -> bool:
 @inline_kernel
 def _has_text(data: Bytes, i: Int, stop: Int, text: bytes) -> bool:
     while i < stop:
-        if data[i] == text[0] and n.is_text(data, i, stop, text):
+        if data[i] == text[0] and raw.is_text(data, i, stop, text):
             return True
         i += 1
     return False

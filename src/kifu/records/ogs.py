@@ -25,7 +25,7 @@ from kifu.arrays import Indices
 from kifu.errors import DropReason
 from kifu.kernel import inline_kernel, kernel
 from kifu.point import BLACK, ERASE_BIT, MAX_SIZE, NO_POINT, WHITE, WHITE_BIT
-from kifu.records import _bytes as n
+from kifu.records import _bytes as raw
 from kifu.records._bytes import Int
 from kifu.records._json import (
     CLOSE_BRACE,
@@ -66,11 +66,11 @@ NOTHING, ARRAY, LETTERS = range(3)
 
 # Columns of a row after those of `line_rows`: the arrays of moves in the object itself and in its "gamedata", 0 if
 # absent; then the input of `read_moves`, and its count of moves.
-OUTER_START, OUTER_STOP, INNER_START, INNER_STOP = range(n.LINE_COLUMNS, n.LINE_COLUMNS + 4)
+OUTER_START, OUTER_STOP, INNER_START, INNER_STOP = range(raw.LINE_COLUMNS, raw.LINE_COLUMNS + 4)
 KIND, BEGIN, END, TURN, FREE, BLACK_STONES, WHITE_STONES, STONES_END, PLAYED, COLUMNS = range(
     INNER_STOP + 1, INNER_STOP + 11
 )
-_INPUTS = (n.WIDTH, n.HEIGHT, n.TO_PLAY, n.HANDICAP, n.WARNINGS, n.DROP, *range(KIND, PLAYED))
+_INPUTS = (raw.WIDTH, raw.HEIGHT, raw.TO_PLAY, raw.HANDICAP, raw.WARNINGS, raw.DROP, *range(KIND, PLAYED))
 
 _BANG, _DOT, _ZERO, _LOWER, _A = ord("!"), ord("."), 48, 0x20, ord("a")
 _X, _Y, _TIMEDELTA, _COLOR, _EDITED_KEY = ord("x"), ord("y"), tuple(b"timedelta"), tuple(b"color"), tuple(b"edited")
@@ -116,32 +116,32 @@ def _find_moves(data: Bytes, i: Int, stop: Int, row: Indices) -> None:
             begin = i + 1
             i = end_of_string(data, begin, stop)
             if depth == 1 or (depth == 2 and in_gamedata):
-                after = n.skip_space(data, i, stop)
-                if after < stop and data[after] == n.COLON:
-                    value = n.skip_space(data, after + 1, stop)
+                after = raw.skip_space(data, i, stop)
+                if after < stop and data[after] == raw.COLON:
+                    value = raw.skip_space(data, after + 1, stop)
                     length = i - 1 - begin
-                    if depth == 1 and length == len(_GAMEDATA_KEY) and n.is_text(data, begin, stop, _GAMEDATA_KEY):
+                    if depth == 1 and length == len(_GAMEDATA_KEY) and raw.is_text(data, begin, stop, _GAMEDATA_KEY):
                         in_gamedata = value < stop and data[value] == OPEN_BRACE
                         row[INNER_START] = row[INNER_STOP] = 0
-                    elif length == len(_MOVES) and n.is_text(data, begin, stop, _MOVES):
+                    elif length == len(_MOVES) and raw.is_text(data, begin, stop, _MOVES):
                         at = OUTER_START if depth == 1 else INNER_START
                         row[at] = row[at + 1] = 0
-                        if value < stop and data[value] == n.LEFT:
+                        if value < stop and data[value] == raw.LEFT:
                             row[at] = value
                             value = end_of_brackets(data, value, stop)
                             if value < 0:
-                                row[n.DROP] = _UNREADABLE
+                                row[raw.DROP] = _UNREADABLE
                                 return
                             row[at + 1] = value
                     i = value
             continue
         i += 1
-        if c in (n.LEFT, OPEN_BRACE):
+        if c in (raw.LEFT, OPEN_BRACE):
             depth += 1
             if depth > DEEPEST:
-                row[n.DROP] = _UNREADABLE
+                row[raw.DROP] = _UNREADABLE
                 return
-        elif c in (n.RIGHT, CLOSE_BRACE):
+        elif c in (raw.RIGHT, CLOSE_BRACE):
             depth -= 1
             if depth == 1:
                 in_gamedata = False
@@ -151,8 +151,8 @@ def _find_moves(data: Bytes, i: Int, stop: Int, row: Indices) -> None:
 def find_moves(data: Bytes, rows: npt.NDArray[np.int64]) -> None:
     """Locate the arrays of moves of each object. rows: [G, COLUMNS] int64, from `line_rows`."""
     for row in rows:
-        if row[n.DROP] == _KEPT:
-            _find_moves(data, row[n.START], row[n.STOP], row)
+        if row[raw.DROP] == _KEPT:
+            _find_moves(data, row[raw.START], row[raw.STOP], row)
 
 
 @inline_kernel
@@ -163,15 +163,15 @@ def _play(point: Int, colour: Int, seconds: float, row: Indices, out: MovesOut) 
     in place of White's moves.
     """
     left = row[FREE] - row[PLAYED]
-    if colour == 0 and left > 0 and point == row[n.WIDTH] * row[n.HEIGHT]:
+    if colour == 0 and left > 0 and point == row[raw.WIDTH] * row[raw.HEIGHT]:
         return
-    if row[n.MOVE_END] - row[BEGIN] == MAX_MOVES:
-        row[n.DROP] = _TOO_LARGE
+    if row[raw.MOVE_END] - row[BEGIN] == MAX_MOVES:
+        row[raw.DROP] = _TOO_LARGE
         return
     white = (colour if colour else row[TURN]) == WHITE
-    out.moves[row[n.MOVE_END]] = point | WHITE_BIT if white else point
-    out.seconds[row[n.MOVE_END]] = seconds
-    row[n.MOVE_END] += 1
+    out.moves[row[raw.MOVE_END]] = point | WHITE_BIT if white else point
+    out.seconds[row[raw.MOVE_END]] = seconds
+    row[raw.MOVE_END] += 1
     if colour == 0:
         row[PLAYED] += 1
         if left < 2:
@@ -180,21 +180,21 @@ def _play(point: Int, colour: Int, seconds: float, row: Indices, out: MovesOut) 
 
 @inline_kernel
 def _set_up(point: Int, bits: Int, ply: Int, row: Indices, out: MovesOut) -> None:
-    if row[n.SETUP_END] - row[n.ROOT_SETUP] == n.MAX_SETUP:
-        row[n.DROP] = _TOO_LARGE
+    if row[raw.SETUP_END] - row[raw.ROOT_SETUP] == raw.MAX_SETUP:
+        row[raw.DROP] = _TOO_LARGE
         return
-    out.setup[row[n.SETUP_END]] = point | bits
-    out.setup_ply[row[n.SETUP_END]] = ply
-    row[n.SETUP_END] += 1
+    out.setup[row[raw.SETUP_END]] = point | bits
+    out.setup_ply[row[raw.SETUP_END]] = ply
+    row[raw.SETUP_END] += 1
 
 
 @inline_kernel
 def _point(x: float, y: float, row: Indices) -> Int:
     """Return the point or pass (-1, -1) of coordinates, or NO_POINT."""
     if x == -1 and y == -1:
-        return row[n.WIDTH] * row[n.HEIGHT]
-    if 0 <= x < row[n.WIDTH] and 0 <= y < row[n.HEIGHT] and x == np.floor(x) and y == np.floor(y):
-        return np.int64(y) * row[n.WIDTH] + np.int64(x)
+        return row[raw.WIDTH] * row[raw.HEIGHT]
+    if 0 <= x < row[raw.WIDTH] and 0 <= y < row[raw.HEIGHT] and x == np.floor(x) and y == np.floor(y):
+        return np.int64(y) * row[raw.WIDTH] + np.int64(x)
     return NO_POINT
 
 
@@ -211,7 +211,7 @@ def _read_number(data: Bytes, i: Int, stop: Int) -> tuple[Int, float]:
 @inline_kernel
 def _read_number_or_skip(data: Bytes, i: Int, stop: Int, out: MovesOut) -> tuple[Int, float]:
     """Read any value: (position after it, its number or NaN)."""
-    if i < stop and (data[i] == n.HYPHEN or data[i] == QUOTE or n.is_digit(data[i])):
+    if i < stop and (data[i] == raw.HYPHEN or data[i] == QUOTE or raw.is_digit(data[i])):
         after, number = _read_number(data, i, stop)
         if after >= 0:
             return after, number
@@ -229,7 +229,7 @@ def _read_move_object(data: Bytes, i: Int, stop: Int, row: Indices, out: MovesOu
         i = read_string(data, i, stop)
         length = i - 1 - name
         i = -1 if i < 0 else skip_json_space(data, i, stop)
-        if i < 0 or i >= stop or data[i] != n.COLON:
+        if i < 0 or i >= stop or data[i] != raw.COLON:
             return -1
         value = skip_json_space(data, i + 1, stop)
         i, number = _read_number_or_skip(data, value, stop, out)
@@ -239,12 +239,12 @@ def _read_move_object(data: Bytes, i: Int, stop: Int, row: Indices, out: MovesOu
             x = number
         elif length == 1 and data[name] == _Y:
             y = number
-        elif length == len(_TIMEDELTA) and n.is_text(data, name, stop, _TIMEDELTA):
+        elif length == len(_TIMEDELTA) and raw.is_text(data, name, stop, _TIMEDELTA):
             milliseconds = number
-        elif length == len(_COLOR) and n.is_text(data, name, stop, _COLOR):
+        elif length == len(_COLOR) and raw.is_text(data, name, stop, _COLOR):
             colour = int(number) if number in (BLACK, WHITE) else 0
-        elif length == len(_EDITED_KEY) and n.is_text(data, name, stop, _EDITED_KEY):
-            edited = n.is_text(data, value, stop, TRUE)
+        elif length == len(_EDITED_KEY) and raw.is_text(data, name, stop, _EDITED_KEY):
+            edited = raw.is_text(data, value, stop, TRUE)
         i = skip_json_space(data, i, stop)
         if i >= stop or data[i] != COMMA:
             break
@@ -263,7 +263,7 @@ def _read_move(data: Bytes, i: Int, stop: Int, row: Indices, out: MovesOut) -> I
     """Read [x, y, milliseconds, colour, extra], of which only the first two are required, or an object."""
     if i < stop and data[i] == OPEN_BRACE:
         return _read_move_object(data, i, stop, row, out)
-    if i >= stop or data[i] != n.LEFT:
+    if i >= stop or data[i] != raw.LEFT:
         return -1
     i, x = _read_number(data, skip_json_space(data, i + 1, stop), stop)
     if i < 0:
@@ -288,7 +288,7 @@ def _read_move(data: Bytes, i: Int, stop: Int, row: Indices, out: MovesOut) -> I
             return -1
         place += 1
         i = skip_json_space(data, i, stop)
-    if i >= stop or data[i] != n.RIGHT:
+    if i >= stop or data[i] != raw.RIGHT:
         return -1
     _play(_point(x, y, row), colour, seconds, row, out)
     return i + 1
@@ -298,15 +298,15 @@ def _read_move(data: Bytes, i: Int, stop: Int, row: Indices, out: MovesOut) -> I
 def _read_array(data: Bytes, row: Indices, out: MovesOut) -> None:
     stop = row[END]
     i = skip_json_space(data, row[BEGIN] + 1, stop)
-    row[BEGIN] = row[n.MOVE_END]
-    if i == stop - 1 and data[i] == n.RIGHT:
+    row[BEGIN] = row[raw.MOVE_END]
+    if i == stop - 1 and data[i] == raw.RIGHT:
         return
-    while row[n.DROP] == _KEPT:
+    while row[raw.DROP] == _KEPT:
         i = _read_move(data, i, stop, row, out)
         if i >= 0:
             i = skip_json_space(data, i, stop)
-        if i < 0 or i >= stop or (data[i] != COMMA and i != stop - 1) or (i == stop - 1 and data[i] != n.RIGHT):
-            row[n.DROP] = _UNREADABLE
+        if i < 0 or i >= stop or (data[i] != COMMA and i != stop - 1) or (i == stop - 1 and data[i] != raw.RIGHT):
+            row[raw.DROP] = _UNREADABLE
         elif i == stop - 1:
             return
         else:
@@ -326,52 +326,52 @@ def _letter(c: Int) -> Int:
 def _read_letters(text: Bytes, row: Indices, out: MovesOut) -> None:
     """Read moves such as "pddp..!1aa" from text[BEGIN:END]; a point off the board is a pass, as on OGS."""
     i, stop = row[BEGIN], row[END]
-    row[BEGIN] = row[n.MOVE_END]
-    while i < stop and row[n.DROP] == _KEPT:
+    row[BEGIN] = row[raw.MOVE_END]
+    while i < stop and row[raw.DROP] == _KEPT:
         colour = 0
         if text[i] == _BANG:
-            if n.is_text(text, i, stop, _UNDEFINED):
+            if raw.is_text(text, i, stop, _UNDEFINED):
                 colour, i = _EDITED, i + len(_UNDEFINED)
             elif i + 1 < stop and _ZERO <= text[i + 1] <= _ZERO + WHITE:
                 colour, i = int(text[i + 1]) - _ZERO, i + 2
                 colour = colour if colour > 0 else _EDITED
             else:
-                row[n.DROP] = _UNREADABLE
+                row[raw.DROP] = _UNREADABLE
                 return
         if stop - i < 2:
-            row[n.WARNINGS] |= _TRUNCATED
+            row[raw.WARNINGS] |= _TRUNCATED
             return
         x, y = _letter(text[i]), _letter(text[i + 1])
         i += 2
         if x < -1 or y < -1:
-            row[n.DROP] = _UNREADABLE
-        elif x >= row[n.WIDTH] or y >= row[n.HEIGHT]:
-            row[n.WARNINGS] |= _PASS_AS_TT
+            row[raw.DROP] = _UNREADABLE
+        elif x >= row[raw.WIDTH] or y >= row[raw.HEIGHT]:
+            row[raw.WARNINGS] |= _PASS_AS_TT
             x = y = -1
         elif x < 0 or y < 0:
             x = y = -1
-        if row[n.DROP] == _KEPT and colour != _EDITED:
+        if row[raw.DROP] == _KEPT and colour != _EDITED:
             _play(_point(x, y, row), colour, np.nan, row, out)
-        elif row[n.DROP] == _KEPT and x >= 0:
-            _set_up(y * row[n.WIDTH] + x, ERASE_BIT, row[n.MOVE_END] - row[BEGIN], row, out)
+        elif row[raw.DROP] == _KEPT and x >= 0:
+            _set_up(y * row[raw.WIDTH] + x, ERASE_BIT, row[raw.MOVE_END] - row[BEGIN], row, out)
 
 
 @inline_kernel
 def _read_stones(text: Bytes, i: Int, stop: Int, game: Int, white: bool, row: Indices, out: MovesOut) -> None:
     """Read stones such as "pddp" of the initial position."""
-    while i < stop and row[n.DROP] == _KEPT:
+    while i < stop and row[raw.DROP] == _KEPT:
         x = _letter(text[i])
         y = _letter(text[i + 1]) if i + 1 < stop else -2
         i += 2
-        if x < 0 or y < 0 or x >= row[n.WIDTH] or y >= row[n.HEIGHT]:
-            row[n.WARNINGS] |= _BAD_SETUP
+        if x < 0 or y < 0 or x >= row[raw.WIDTH] or y >= row[raw.HEIGHT]:
+            row[raw.WARNINGS] |= _BAD_SETUP
             continue
-        point = y * row[n.WIDTH] + x
+        point = y * row[raw.WIDTH] + x
         stamp = 4 * (game + 1) + white
         if out.seen[point] == stamp:
             continue
         if out.seen[point] == stamp - 1 and white:
-            row[n.WARNINGS] |= _SETUP_TWICE
+            row[raw.WARNINGS] |= _SETUP_TWICE
         out.seen[point] = stamp
         _set_up(point, WHITE_BIT if white else 0, 0, row, out)
 
@@ -389,21 +389,21 @@ def read_moves(data: Bytes, text: Bytes, rows: npt.NDArray[np.int64], out: Moves
     moves, setup = 0, 0
     for g in range(len(rows)):
         row = rows[g]
-        row[n.MOVE_END] = moves
-        row[n.SETUP_END] = row[n.ROOT_SETUP] = setup
+        row[raw.MOVE_END] = moves
+        row[raw.SETUP_END] = row[raw.ROOT_SETUP] = setup
         if row[KIND] != NOTHING:
             _read_stones(text, row[BLACK_STONES], row[WHITE_STONES], g, False, row, out)
             _read_stones(text, row[WHITE_STONES], row[STONES_END], g, True, row, out)
-        root = row[n.SETUP_END] - setup
-        if row[n.DROP] == _KEPT and row[KIND] == ARRAY:
+        root = row[raw.SETUP_END] - setup
+        if row[raw.DROP] == _KEPT and row[KIND] == ARRAY:
             _read_array(data, row, out)
-        elif row[n.DROP] == _KEPT and row[KIND] == LETTERS:
+        elif row[raw.DROP] == _KEPT and row[KIND] == LETTERS:
             _read_letters(text, row, out)
-        if row[n.DROP] != _KEPT:
-            row[n.MOVE_END], row[n.SETUP_END], root = moves, setup, 0
-            row[n.WIDTH] = row[n.HEIGHT] = row[n.TO_PLAY] = row[n.WARNINGS] = 0
-            row[n.HANDICAP] = NO_HANDICAP
-        moves, setup, row[n.ROOT_SETUP] = row[n.MOVE_END], row[n.SETUP_END], root
+        if row[raw.DROP] != _KEPT:
+            row[raw.MOVE_END], row[raw.SETUP_END], root = moves, setup, 0
+            row[raw.WIDTH] = row[raw.HEIGHT] = row[raw.TO_PLAY] = row[raw.WARNINGS] = 0
+            row[raw.HANDICAP] = NO_HANDICAP
+        moves, setup, row[raw.ROOT_SETUP] = row[raw.MOVE_END], row[raw.SETUP_END], root
 
 
 JsonObject = Mapping[str, Any]
@@ -602,7 +602,7 @@ def read_ogs(block: RecordBlock) -> ParsedBlock:
     moves, such as a puzzle, `DropReason.NO_RECORD`. A line over 1 MiB, an object over 4 MiB, a game of more than 65,535
     moves and the rest of a member that has more lines than its bytes / 32 + 16 are `DropReason.TOO_LARGE`.
     """
-    rows = n.line_rows(block, detect(block) == OGS_LINES, COLUMNS)
+    rows = raw.line_rows(block, detect(block) == OGS_LINES, COLUMNS)
     find_moves(block.data, rows)
     data = block.data.data
     headers = [_read_object(data, row) for row in rows.tolist()]
@@ -616,7 +616,7 @@ def read_ogs(block: RecordBlock) -> ParsedBlock:
         block=block,
         games=games,
         text_fields=text_fields(texts),
-        index=rows[:, n.LINE].astype(np.int32),
+        index=rows[:, raw.LINE].astype(np.int32),
         territory=np.empty(0, np.uint16),
         territory_offset=np.zeros(len(rows) + 1, np.int64),
         codecs=["utf_8"] * len(rows),
@@ -645,12 +645,12 @@ def _read_moves(
         seconds=np.empty(capacity, np.float32),
         setup=np.empty(len(text) // 2 + len(rows) + 1, np.uint16),
         setup_ply=np.empty(len(text) // 2 + len(rows) + 1, np.uint16),
-        seen=np.zeros(n.MAX_POINTS, np.int64),
+        seen=np.zeros(raw.MAX_POINTS, np.int64),
         stack=np.empty(DEEPEST, np.int64),
     )
     read_moves(block.data, np.frombuffer(text or bytearray(1), np.uint8), rows, out)
-    return n.to_game_arrays(block, rows, out.moves, out.setup, out.setup_ply), out.seconds[
-        : rows[-1, n.MOVE_END]
+    return raw.to_game_arrays(block, rows, out.moves, out.setup, out.setup_ply), out.seconds[
+        : rows[-1, raw.MOVE_END]
     ].copy()
 
 
@@ -675,10 +675,10 @@ def _moves_input(row: Sequence[int], header: _OgsHeader, text: bytearray) -> tup
 
 
 def _read_object(data: memoryview, row: Sequence[int]) -> _OgsHeader:
-    if row[n.DROP]:
-        return _DROPPED[DropReason(row[n.DROP])]
+    if row[raw.DROP]:
+        return _DROPPED[DropReason(row[raw.DROP])]
     begin, end = _array_of_moves(row)
-    start, stop = row[n.START], row[n.STOP]
+    start, stop = row[raw.START], row[raw.STOP]
     try:
         value = _parse(b"".join((data[start:begin], b"[]", data[end:stop])) if end else data[start:stop].tobytes())
         if not isinstance(value, dict):

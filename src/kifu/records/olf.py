@@ -16,7 +16,7 @@ import numpy.typing as npt
 from kifu.errors import DropReason
 from kifu.kernel import inline_kernel, kernel
 from kifu.point import BLACK, NO_POINT, POINT_MASK, WHITE, WHITE_BIT
-from kifu.records import _bytes as n
+from kifu.records import _bytes as raw
 from kifu.records._bytes import Int, byte
 from kifu.records.detect import OLF
 from kifu.records.games import (
@@ -44,7 +44,7 @@ POINTS = MAX_SIZE * MAX_SIZE
 ) = range(13)  # fmt: skip
 
 # Columns of a row after those of `line_rows`.
-TERRITORY_END, COLUMNS = n.LINE_COLUMNS, n.LINE_COLUMNS + 1
+TERRITORY_END, COLUMNS = raw.LINE_COLUMNS, raw.LINE_COLUMNS + 1
 
 # The parser's state: the number of the row, from 1, and of entries of each array.
 GAME, MOVES, SETUP, AREA, STATES = range(5)
@@ -113,12 +113,12 @@ def find_fields(data: Bytes, i: Int, stop: Int, fields: npt.NDArray[np.int64]) -
     count = 0
     while i < stop:
         begin = i
-        while i < stop and data[i] > n.SPACE:
+        while i < stop and data[i] > raw.SPACE:
             i += 1
         if count < LINE_FIELDS:
             fields[count, 0], fields[count, 1] = begin, i
         count += 1
-        i = n.skip_space(data, i, stop)
+        i = raw.skip_space(data, i, stop)
     return count
 
 
@@ -140,22 +140,22 @@ def read_size_and_handicap(data: Bytes, fields: npt.NDArray[np.int64], row: npt.
     """Read board size and handicap."""
     i, stop = fields[SIZE, 0], fields[SIZE, 1]
     colon = i
-    while colon < stop and data[colon] != n.COLON:
+    while colon < stop and data[colon] != raw.COLON:
         colon += 1
-    left, width = n.read_number(data, i, colon)
-    right, height = n.read_number(data, min(colon + 1, stop), stop)
+    left, width = raw.read_number(data, i, colon)
+    right, height = raw.read_number(data, min(colon + 1, stop), stop)
     if left and right and 1 <= width <= MAX_SIZE and 1 <= height <= MAX_SIZE:
-        row[n.WIDTH], row[n.HEIGHT] = width, height
+        row[raw.WIDTH], row[raw.HEIGHT] = width, height
     else:
-        row[n.DROP] = _BAD_SIZE
+        row[raw.DROP] = _BAD_SIZE
     i, stop = fields[STONES, 0], fields[STONES, 1]
-    good, value = n.read_number(data, min(i + 2, stop), stop)
+    good, value = raw.read_number(data, min(i + 2, stop), stop)
     if not good or value < 0 or data[i] != _LOWER_H or data[i + 1] != HYPHEN:
-        row[n.WARNINGS] |= _HANDICAP_TEXT
+        row[raw.WARNINGS] |= _HANDICAP_TEXT
     elif value > 0:
-        row[n.HANDICAP] = value
+        row[raw.HANDICAP] = value
         if value == 1:
-            row[n.WARNINGS] |= _HANDICAP_ONE
+            row[raw.WARNINGS] |= _HANDICAP_ONE
 
 
 @inline_kernel
@@ -215,17 +215,17 @@ def handicap_moves(
 @inline_kernel
 def read_area(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64], out: OlfOut) -> Int:
     """Read the territory, sort it by point and return its size. The last entry of a repeated point wins."""
-    points = row[n.WIDTH] * row[n.HEIGHT]
+    points = row[raw.WIDTH] * row[raw.HEIGHT]
     at, stamp = out.state[AREA], out.state[GAME]
-    count = read_points(data, i, stop, row[n.WIDTH], row[n.HEIGHT], out.territory, at)
+    count = read_points(data, i, stop, row[raw.WIDTH], row[raw.HEIGHT], out.territory, at)
     if count < 0:
-        row[n.DROP] = _UNREADABLE
+        row[raw.DROP] = _UNREADABLE
         return 0
     for k in range(at, at + count):
         entry = np.int64(out.territory[k])
         point = entry & POINT_MASK
         if point >= points:
-            row[n.DROP] = _OFF_BOARD
+            row[raw.DROP] = _OFF_BOARD
             return 0
         out.area[point] = 2 * stamp + (1 if entry & WHITE_BIT else 0)
     count = 0
@@ -242,27 +242,27 @@ def read_play(data: Bytes, fields: npt.NDArray[np.int64], count: Int, row: npt.N
     state = out.state
     i, stop = fields[PLAYED, 0], fields[PLAYED, 1]
     if (stop - i) // 2 > MAX_MOVES:
-        row[n.DROP] = _TOO_LARGE
+        row[raw.DROP] = _TOO_LARGE
         return
     begin, moves = state[MOVES], 0
     if stop - i != 1 or data[i] != HYPHEN:
-        moves = read_points(data, i, stop, row[n.WIDTH], row[n.HEIGHT], out.moves, begin)
+        moves = read_points(data, i, stop, row[raw.WIDTH], row[raw.HEIGHT], out.moves, begin)
     area = 0
     if count > TERRITORY:
         area = read_area(data, fields[TERRITORY, 0], fields[TERRITORY, 1], row, out)
     if moves < 0:
-        row[n.DROP] = _UNREADABLE
-    if row[n.DROP] != _KEPT:
+        row[raw.DROP] = _UNREADABLE
+    if row[raw.DROP] != _KEPT:
         return
-    points = row[n.WIDTH] * row[n.HEIGHT]
-    taken = handicap_moves(out.moves, begin, begin + moves, row[n.HANDICAP], points, out.seen, state[GAME])
+    points = row[raw.WIDTH] * row[raw.HEIGHT]
+    taken = handicap_moves(out.moves, begin, begin + moves, row[raw.HANDICAP], points, out.seen, state[GAME])
     if taken > 0:
-        for k in range(row[n.HANDICAP]):
+        for k in range(row[raw.HANDICAP]):
             out.setup[state[SETUP] + k] = out.moves[begin + 2 * k]
         for k in range(begin, begin + moves - taken):
             out.moves[k] = out.moves[k + taken]
-        row[n.ROOT_SETUP] = row[n.HANDICAP]
-        state[SETUP] += row[n.HANDICAP]
+        row[raw.ROOT_SETUP] = row[raw.HANDICAP]
+        state[SETUP] += row[raw.HANDICAP]
     state[MOVES] += moves - taken
     state[AREA] += area
 
@@ -271,17 +271,17 @@ def read_play(data: Bytes, fields: npt.NDArray[np.int64], count: Int, row: npt.N
 def read_line(data: Bytes, game: Int, out: OlfOut) -> None:
     """Read the game of a row."""
     fields, row = out.fields, out.rows[game]
-    count = find_fields(data, row[n.START], row[n.STOP], fields)
+    count = find_fields(data, row[raw.START], row[raw.STOP], fields)
     if count == LINE_FIELDS - 1 or count == LINE_FIELDS:
         for k in range(len(_TEXT_FIELDS)):
             field, f = _TEXT_FIELDS[k, 0], _TEXT_FIELDS[k, 1]
             if not is_missing(data, fields[field, 0], fields[field, 1], field):
                 out.field_start[f, game], out.field_stop[f, game] = fields[field, 0], fields[field, 1]
         read_size_and_handicap(data, fields, row)
-        if row[n.DROP] == _KEPT:
+        if row[raw.DROP] == _KEPT:
             read_play(data, fields, count, row, out)
     else:
-        row[n.DROP] = _UNREADABLE
+        row[raw.DROP] = _UNREADABLE
 
 
 @kernel
@@ -291,9 +291,9 @@ def read_lines(data: Bytes, out: OlfOut) -> None:
     for game in range(len(out.rows)):
         row = out.rows[game]
         state[GAME] = game + 1
-        if row[n.DROP] == _KEPT:
+        if row[raw.DROP] == _KEPT:
             read_line(data, game, out)
-        row[n.MOVE_END], row[n.SETUP_END], row[TERRITORY_END] = state[MOVES], state[SETUP], state[AREA]
+        row[raw.MOVE_END], row[raw.SETUP_END], row[TERRITORY_END] = state[MOVES], state[SETUP], state[AREA]
 
 
 def read_olf(block: RecordBlock) -> ParsedBlock:
@@ -308,7 +308,7 @@ def read_olf(block: RecordBlock) -> ParsedBlock:
     is `DropReason.TOO_LARGE`, and so is the rest of a member that contains lines too densely.
     """
     length = int(np.sum(block.stop - block.start))
-    rows = n.line_rows(block, np.ones(len(block), np.bool_), COLUMNS)
+    rows = raw.line_rows(block, np.ones(len(block), np.bool_), COLUMNS)
     out = OlfOut(
         rows=rows,
         field_start=np.zeros((len(FIELDS), len(rows)), np.int64),
@@ -325,9 +325,9 @@ def read_olf(block: RecordBlock) -> ParsedBlock:
     return ParsedBlock(
         format="olf",
         block=block,
-        games=n.to_game_arrays(block, rows, out.moves, out.setup, np.zeros(len(out.setup), np.uint16)),
+        games=raw.to_game_arrays(block, rows, out.moves, out.setup, np.zeros(len(out.setup), np.uint16)),
         text_fields=TextFields(block.data, out.field_start, out.field_stop),
-        index=rows[:, n.LINE].astype(np.int32),
+        index=rows[:, raw.LINE].astype(np.int32),
         territory=out.territory[: out.state[AREA]].copy(),
         territory_offset=np.append(0, rows[:, TERRITORY_END]),
     )

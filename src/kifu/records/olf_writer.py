@@ -14,7 +14,7 @@ import numpy.typing as npt
 from kifu.errors import DropReason
 from kifu.kernel import inline_kernel, kernel
 from kifu.point import ERASE_BIT, POINT_MASK, WHITE_BIT
-from kifu.records import olf as o
+from kifu.records import olf
 from kifu.records._bytes import SPACE, Int
 from kifu.records.games import MAX_MOVES, NO_HANDICAP, Bytes, GameArrays
 from kifu.records.olf import (
@@ -49,7 +49,7 @@ class ExportFailure(IntEnum):
 
 _OK, _BAD_SETUP, _BAD_MOVES = int(ExportFailure.NONE), int(ExportFailure.SETUP), int(ExportFailure.MOVES)
 
-_TEXT_COLUMNS = o.PLAYED
+_TEXT_COLUMNS = olf.PLAYED
 """The fields before the moves, which are formatted in Python."""
 
 _ALL_BUT_WHITE = ERASE_BIT | POINT_MASK
@@ -137,10 +137,10 @@ def write_olf(
     first = np.cumsum([0, *(len(spellings) for spellings, _ in columns)])
     text_index = np.stack([codes + start for (_, codes), start in zip(columns, first)])
     sides = np.stack((games.width, games.height))
-    unwritable = ((sides < 1) | (sides > o.MAX_SIZE)).any(axis=0)
+    unwritable = ((sides < 1) | (sides > olf.MAX_SIZE)).any(axis=0)
     missing = np.array([text is None for text in texts], bool)[text_index]
     failure = np.select(
-        [games.drop != DropReason.KEPT, unwritable, missing[o.RESULT]],
+        [games.drop != DropReason.KEPT, unwritable, missing[olf.RESULT]],
         [ExportFailure.DROPPED, ExportFailure.BOARD, ExportFailure.RESULT],
         np.where(missing.any(axis=0), ExportFailure.TERMS, ExportFailure.NONE),
     ).astype(np.uint8)
@@ -161,7 +161,7 @@ def write_olf(
         text_index=text_index,
     )
     offset = np.zeros(len(games) + 1, np.int64)
-    _measure(source, np.zeros(o.POINTS, np.int64), failure, offset[1:])
+    _measure(source, np.zeros(olf.POINTS, np.int64), failure, offset[1:])
     np.cumsum(offset, out=offset)
     lines = np.empty(offset[-1], np.uint8)
     _fill(source, offset, lines)

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from kifu.errors import DropReason, SourceError
 from kifu.kernel import inline_kernel, kernel
 from kifu.point import WHITE_BIT
-from kifu.records import _bytes as n
+from kifu.records import _bytes as raw
 from kifu.records._bytes import Int
 from kifu.records._sgf import plain_moves, read_move
 from kifu.records.containers import index_files
@@ -41,7 +41,7 @@ from kifu.records.meta import result_text
 from kifu.records.paths import AnyPath
 
 # Columns of a row after those of `line_rows`: the game's number, or -1.
-_ID, _COLUMNS = n.LINE_COLUMNS, n.LINE_COLUMNS + 1
+_ID, _COLUMNS = raw.LINE_COLUMNS, raw.LINE_COLUMNS + 1
 
 _SIZE = 19
 
@@ -136,15 +136,15 @@ def read_tygem(block: RecordBlock, index: TygemIndex | None = None) -> ParsedBlo
     Args:
         index: The source of the text fields. Games that are not in it have none.
     """
-    rows = n.line_rows(block, np.ones(len(block), np.bool_), _COLUMNS)
+    rows = raw.line_rows(block, np.ones(len(block), np.bool_), _COLUMNS)
     moves, setup = np.empty(int(np.sum(block.stop - block.start)) // 4 + 1, np.uint16), np.empty(0, np.uint16)
     _read_lines(block.data, block.stop, rows, moves)
     return ParsedBlock(
         format="tygem",
         block=block,
-        games=n.to_game_arrays(block, rows, moves, setup, setup),
+        games=raw.to_game_arrays(block, rows, moves, setup, setup),
         text_fields=_text_fields(rows[:, _ID], index),
-        index=rows[:, n.LINE].astype(np.int32),
+        index=rows[:, raw.LINE].astype(np.int32),
         territory=np.empty(0, np.uint16),
         territory_offset=np.zeros(len(rows) + 1, np.int64),
     )
@@ -212,31 +212,31 @@ def _read_moves(
     """
     while i < stop:
         i, count = plain_moves(data, i, stop, row, moves, count)
-        if data[i] != n.SEMICOLON:
-            row[n.DROP] = _UNREADABLE
+        if data[i] != raw.SEMICOLON:
+            row[raw.DROP] = _UNREADABLE
             return count
         at = i + 1
-        black = at < stop and data[at] == n.LETTER_B
-        if at < stop and not black and data[at] != n.LETTER_W:
-            row[n.DROP] = _UNREADABLE
+        black = at < stop and data[at] == raw.LETTER_B
+        if at < stop and not black and data[at] != raw.LETTER_W:
+            row[raw.DROP] = _UNREADABLE
             return count
         at += 1
-        if at < stop and data[at] != n.LEFT:
-            row[n.DROP] = _UNREADABLE
+        if at < stop and data[at] != raw.LEFT:
+            row[raw.DROP] = _UNREADABLE
             return count
         end = at + 1
-        while end < stop and data[end] != n.RIGHT:
+        while end < stop and data[end] != raw.RIGHT:
             end += 1
         if end >= stop:
-            row[n.WARNINGS] |= _TRUNCATED
+            row[raw.WARNINGS] |= _TRUNCATED
             return count
-        if count - row[n.MOVE_END] == MAX_MOVES:
-            row[n.DROP] = _TOO_LARGE
+        if count - row[raw.MOVE_END] == MAX_MOVES:
+            row[raw.DROP] = _TOO_LARGE
             return count
         move = read_move(data, at + 1, end, row)
         moves[count] = move if black else move | WHITE_BIT
         count += 1
-        i = n.skip_space(data, end + 1, stop)
+        i = raw.skip_space(data, end + 1, stop)
     return count
 
 
@@ -255,26 +255,26 @@ def _read_lines(
     count = 0
     for g in range(len(rows)):
         row = rows[g]
-        row[_ID], row[n.MOVE_END] = -1, count
-        if row[n.DROP] == _KEPT:
-            row[n.WIDTH] = row[n.HEIGHT] = _SIZE
+        row[_ID], row[raw.MOVE_END] = -1, count
+        if row[raw.DROP] == _KEPT:
+            row[raw.WIDTH] = row[raw.HEIGHT] = _SIZE
             # The tab after the number may be white space at the end of the line.
-            i, row[_ID] = n.read_id(data, row[n.START], min(row[n.STOP] + 1, stop[row[n.MEMBER_ROW]]))
+            i, row[_ID] = raw.read_id(data, row[raw.START], min(row[raw.STOP] + 1, stop[row[raw.MEMBER_ROW]]))
             if i < 0:
-                row[n.DROP] = _UNREADABLE
+                row[raw.DROP] = _UNREADABLE
             else:
-                count = _read_moves(data, i, row[n.STOP], row, moves, count)
-            if row[n.DROP] != _KEPT:
-                count = row[n.MOVE_END]
-                row[n.WIDTH] = row[n.HEIGHT] = row[n.WARNINGS] = 0
-            row[n.MOVE_END] = count
+                count = _read_moves(data, i, row[raw.STOP], row, moves, count)
+            if row[raw.DROP] != _KEPT:
+                count = row[raw.MOVE_END]
+                row[raw.WIDTH] = row[raw.HEIGHT] = row[raw.WARNINGS] = 0
+            row[raw.MOVE_END] = count
 
 
 @inline_kernel
 def _number_end(data: Bytes, i: Int, stop: Int) -> Int:
     """Return the position after the digits at `i`; -1 if there are none."""
     begin = i
-    while i < stop and n.is_digit(data[i]):
+    while i < stop and raw.is_digit(data[i]):
         i += 1
     return i if i > begin else -1
 
@@ -282,7 +282,7 @@ def _number_end(data: Bytes, i: Int, stop: Int) -> Int:
 @inline_kernel
 def _time_end(data: Bytes, i: Int, stop: Int) -> Int:
     """Return the position after "30/3 5m", the last field of a row; -1 if it is not of that form."""
-    for mark in (_SLASH, n.SPACE, _LETTER_M):
+    for mark in (_SLASH, raw.SPACE, _LETTER_M):
         i = _number_end(data, i, stop)
         if i < 0 or i == stop or data[i] != mark:
             return -1
@@ -304,21 +304,21 @@ def _row_end(data: Bytes, i: Int, stop: Int) -> Int:
 
     A row ends after "5m" if digits follow: the beginning of another row, which is not reliable.
     """
-    i, _ = n.read_id(data, i, stop)
+    i, _ = raw.read_id(data, i, stop)
     row_format = _row_format(data, i, stop) if i >= 0 else -1
     if row_format < 0:
         return -1
     for _field in range(_DATE_COLUMN, _LAST_COLUMN[row_format]):
-        while i < stop and data[i] != n.TAB:
+        while i < stop and data[i] != raw.TAB:
             i += 1
         if i == stop:
             return -1
         i += 1
     end = _time_end(data, i, stop)
-    if end >= 0 and end < stop and n.is_digit(data[end]):
+    if end >= 0 and end < stop and raw.is_digit(data[end]):
         return end
     while i < stop:
-        if data[i] == n.TAB:
+        if data[i] == raw.TAB:
             return -1
         i += 1
     return stop
@@ -337,15 +337,15 @@ def _index_rows(
         stop: [R] int64, filled: end of each row.
     """
     rows, bad = 0, 0
-    i = n.skip_bom(data, 0, len(data))
+    i = raw.skip_bom(data, 0, len(data))
     while i < len(data):
-        end = n.end_of_line(data, i, len(data))
+        end = raw.end_of_line(data, i, len(data))
         last = end
-        while last > i and data[last - 1] <= n.SPACE and data[last - 1] != n.TAB:
+        while last > i and data[last - 1] <= raw.SPACE and data[last - 1] != raw.TAB:
             last -= 1
-        at = _row_end(data, i, last) if last - i <= n.LINE_LIMIT else -1
+        at = _row_end(data, i, last) if last - i <= raw.LINE_LIMIT else -1
         if at >= 0:
-            _after, ids[rows] = n.read_id(data, i, last)
+            _after, ids[rows] = raw.read_id(data, i, last)
             start[rows], stop[rows] = i, at
             rows += 1
         if at != last and last > i:
@@ -375,21 +375,21 @@ def _index_spans(
         i, end = row_start[g], row_stop[g]
         if i == end:
             continue
-        after, _ = n.read_id(data, i, end)
+        after, _ = raw.read_id(data, i, end)
         row_format = _row_format(data, after, end)
         if row_format == 1:
             for rank in (_BLACK_RANK, _WHITE_RANK):
                 start[rank, g], stop[rank, g] = len(data) - len(_RANK), len(data)
         for column in range(_LAST_COLUMN[row_format] + 1):
             begin = i
-            while i < end and data[i] != n.TAB:
+            while i < end and data[i] != raw.TAB:
                 i += 1
             field = _FIELD_OF[row_format, column]
             if field == _DATE and row_format == 0 and begin < i:
                 begin += 1  # after TYGEM's C
             elif field == _TIME:
                 middle = begin
-                while middle < i and data[middle] != n.SPACE:
+                while middle < i and data[middle] != raw.SPACE:
                     middle += 1
                 start[_OVERTIME, g], stop[_OVERTIME, g] = begin, middle
                 begin = min(middle + 1, i)

@@ -1,4 +1,4 @@
-"""What a test without marks may do: start no process, and take at most a second."""
+"""Limits of tests without marks: they start no process and take at most a second."""
 
 import importlib
 import os

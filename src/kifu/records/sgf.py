@@ -121,7 +121,7 @@ def find_game_type(data: Bytes, i: Int, stop: Int) -> tuple[Int, Int]:
 def find_text_fields(data: Bytes, properties: Properties, field_start: Spans, field_stop: Spans, wanted: Bytes) -> None:
     """Locate the first value of each of `NAMES` in the roots of games; one larger than `FIELD_LIMIT` is empty.
 
-    A value of `GAME_INFO` in a later node counts if there is none before. Field game_type is located by
+    A value of `GAME_INFO` in a later node counts if no earlier node has one. Field game_type is located by
     `find_game_type`; its start is 0 only for games that are not KataGo's.
 
     Args:

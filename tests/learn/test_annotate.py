@@ -215,10 +215,10 @@ def test_ranks_of_all_positions_can_be_replaced(games: Path) -> None:
     rating = np.tile(np.float32([34, 40]), (len(positions), 1))
     rating[positions.to_play == 2] = 40, 34
     conditions = replace(positions.conditions.take(positions.game), rating=rating)
-    expected = positions.inputs._replace(conditions=conditions, game=np.arange(len(positions)))
-    assert np.array_equal(encode_inputs(["komi", "ranks"], forced.inputs), encode_inputs(["komi", "ranks"], expected))
+    expected = encode_inputs(["komi", "ranks"], conditions, np.arange(len(positions)), positions.to_play == 2)
+    assert np.array_equal(encode_inputs(["komi", "ranks"], *forced.inputs), expected)
     half = positions.with_ranks(None, 40.0).take(slice(3, 50))
-    kept = half.inputs.conditions.rating
+    kept = half.inputs[0].rating
     side = (half.to_play == 2).astype(int)
     at = np.arange(len(half))
     assert np.array_equal(kept[at, side], positions.conditions.rating[half.game, side], equal_nan=True)

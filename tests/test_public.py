@@ -75,6 +75,7 @@ def test_public_names_are_documented() -> None:
     assert [name for name, member in members.items() if not inspect.getdoc(member)] == []
 
 
+@pytest.mark.slow
 def test_modules_have_docstrings_and_passing_doctests() -> None:
     modules = [importlib.import_module(name) for name in MODULES]
     # Packages may leave their docstring to their modules.

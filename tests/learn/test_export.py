@@ -43,16 +43,17 @@ def session(path: Path) -> onnxruntime.InferenceSession:
     return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "planes", "passes", "heads", "inputs"),
     [
-        pytest.param("b3c8", "seven", True, ("value", "ownership"), None, marks=pytest.mark.slow),  # a block that pools
-        pytest.param("clark-storkey", "clark8", False, (), None, marks=pytest.mark.slow),  # a rim
-        pytest.param("b1c8", "clark8", False, ("ownership",), None, marks=pytest.mark.slow),
+        ("b3c8", "seven", True, ("value", "ownership"), None),  # a block that pools
+        ("clark-storkey", "clark8", False, (), None),  # a rim
+        ("b1c8", "clark8", False, ("ownership",), None),
         ("b1c8", "seven", False, ("value", "score"), tuple(INPUTS)),
         # An output for each colour:
-        pytest.param("maddison", "black+white+empty", True, ("value", "ownership"), None, marks=pytest.mark.slow),
-        *(pytest.param(name, "seven", False, (), None, marks=pytest.mark.slow) for name in NET_NAMES[:-1]),
+        ("maddison", "black+white+empty", True, ("value", "ownership"), None),
+        *((name, "seven", False, (), None) for name in NET_NAMES[:-1]),
     ],
 )
 def test_onnxruntime_agrees_with_torch(

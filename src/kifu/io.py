@@ -353,11 +353,11 @@ def held_folder(path: Path, output: Path | None = None) -> Iterator[int]:
         if output is not None:
             require_no_link(path)
         made = make_folder(path)
-        if sys.platform != "win32":
-            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | (0 if output is None else NO_LINK))
     if sys.platform == "win32":
         yield 0
         return
+    with writing(output or path):
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | (0 if output is None else NO_LINK))
     held = (str(path.absolute()), descriptor)
     _held.append(held)
     try:

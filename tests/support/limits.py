@@ -44,8 +44,7 @@ def _timed(function: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
-_SPIN_S = 0.016
-"""CPU time of `_spin` on an idle core of the machine on which a second was chosen as the limit."""
+_SPIN_S = 0.016  # CPU time of `_spin` on an idle core of the machine on which a second was chosen as the limit
 
 
 def _spin() -> float:
@@ -55,10 +54,7 @@ def _spin() -> float:
 
 
 def budget() -> float:
-    """Return the CPU time in seconds that the call of a test without the mark slow may take.
-
-    It is a second, or more where this machine, with all that runs beside, is slower at this moment.
-    """
+    """Return the CPU time in seconds that an unmarked test may take: one, or more while this machine is slower."""
     default = "1" if settings.get_current_profile_name() == "default" else "inf"
     return float(os.environ.get("KIFU_TEST_SECONDS", default)) * max(
         1, statistics.median(_spin() for _ in range(5)) / _SPIN_S

@@ -18,7 +18,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
@@ -159,7 +159,7 @@ class Verbosity(IntEnum):
 
 
 _verbosity = Verbosity.NORMAL
-_interrupt_note = "no partial output was left"
+_interrupt_note = _NOTHING_LEFT = "no partial output was left"
 _interrupt_printed = threading.Event()
 
 
@@ -438,6 +438,7 @@ def main() -> None:
     _make_streams_safe()
     _set_verbosity(quiet=False, verbose=False)
     _interrupt_printed.clear()
+    note_for_interrupt(_NOTHING_LEFT)  # of an earlier command of this process
     _require_working_directory()
     try:
         _refuse_empty(sys.argv[1:])
@@ -517,10 +518,9 @@ def _require_working_directory() -> None:
 def _has_temporary_folder() -> bool:
     import tempfile
 
-    try:
+    with suppress(FileNotFoundError):
         return bool(tempfile.gettempdir())
-    except FileNotFoundError:
-        return False
+    return False
 
 
 class _StandardStream(io.FileIO):

@@ -548,10 +548,10 @@ def build_sets(
     """Build data sets from catalogues, or from a catalogue that is made of the sources first; see `build`.
 
     `make` writes a data set, to `into`/SET + suffix, and returns its manifest; its recipe has the split fit to all
-    catalogues, as by `kifu split`. Sources that are all catalogues are used
-    as they are, if the recipe has no cleaning rules or they were made by the same rules. Otherwise all sources are read
-    into a new catalogue, games.parquet in `into`, which only one build at a time may use. Raises RecipeError if the
-    recipe has no such set, or a source is the catalogue that would be written.
+    catalogues, as by `kifu split`. Sources that are all catalogues are used as they are, if the recipe has no cleaning
+    rules or they were made by the same rules. Otherwise all sources are read into a new catalogue, games.parquet in
+    `into`, which only one build at a time may use. Raises RecipeError if the recipe has no such set, or a source is the
+    catalogue that would be written.
     """
     names = recipe.default_sets() if options.sets is None else list(options.sets)
     check_sets(recipe, names)

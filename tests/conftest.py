@@ -57,18 +57,17 @@ def shared() -> Path:
 
 
 FIRST = [
-    "cli/test_app.py", "execution/test_ray_executor.py",
-    "learn/test_train.py", "planes/test_features.py", "planes/test_encoder.py", "promises/test_shuffle_killed.py",
-    "datasets/test_ray_data.py", "promises/test_planted_links.py", "promises/test_atomic.py",
-    "go/test_ladder.py", "planes/test_registry_alphago.py", "corpus/test_ingest_real.py",
-    "recipes/test_examples.py", "recipes/test_pipeline_removed.py", "recipes/test_pipeline.py",
-    "recipes/test_pipeline_broken.py", "test_convert.py", "datasets/test_loader.py", "datasets/test_torch_data.py",
-    "promises/test_foreign_text.py", "learn/test_registry_own.py", "learn/test_evaluate.py", "learn/test_export.py",
-    "learn/test_annotate.py", "learn/test_networks.py", "learn/test_train_value.py", "records/test_sevenzip.py",
-    "records/test_detect.py", "recipes/test_olf_archive.py", "search/test_match_kombilo.py",
-    "cli/test_demo.py", "test_public.py", "web/test_api_library.py", "web/test_server.py", "web/pages/test_every.py",
-    "web/pages/test_games.py", "play/test_gtp.py", "play/test_match.py",
-    "publication/test_publish.py", "web/pages/test_review.py", "promises/test_long_games.py",
+    "cli/test_app.py", "execution/test_ray_executor.py", "learn/test_train.py", "planes/test_features.py",
+    "planes/test_encoder.py", "promises/test_shuffle_killed.py", "datasets/test_ray_data.py",
+    "promises/test_planted_links.py", "promises/test_atomic.py", "go/test_ladder.py", "planes/test_registry_alphago.py",
+    "corpus/test_ingest_real.py", "recipes/test_examples.py", "recipes/test_pipeline_removed.py",
+    "recipes/test_pipeline.py", "recipes/test_pipeline_broken.py", "test_convert.py", "datasets/test_loader.py",
+    "datasets/test_torch_data.py", "promises/test_foreign_text.py", "learn/test_registry_own.py",
+    "learn/test_evaluate.py", "learn/test_export.py", "learn/test_annotate.py", "learn/test_networks.py",
+    "learn/test_train_value.py", "records/test_sevenzip.py", "records/test_detect.py", "recipes/test_olf_archive.py",
+    "search/test_match_kombilo.py", "cli/test_demo.py", "test_public.py", "web/test_api_library.py",
+    "web/test_server.py", "web/pages/test_every.py", "web/pages/test_games.py", "play/test_gtp.py",
+    "play/test_match.py", "publication/test_publish.py", "web/pages/test_review.py", "promises/test_long_games.py",
 ]  # fmt: skip
 """The files that take longest. They run first, so that no process waits for one of them at the end."""
 

@@ -87,6 +87,7 @@ def single_predictions(games: Path, nets: list[Path]) -> Iterator[dict[str, Any]
                 }
 
 
+@pytest.mark.slow
 def test_rows_equal_single_predictions(games: Path, nets: list[Path], rows: list[dict[str, Any]]) -> None:
     for found, expected in zip(rows, single_predictions(games, nets), strict=True):
         exact = [name for name, value in expected.items() if not isinstance(value, float)]

@@ -58,9 +58,8 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
 MADDISON = {"net": "maddison", "planes": "maddison36", "init": "he-normal", "inputs": ["colour"], "steps": 60}
 
 
-@pytest.mark.parametrize(
-    ("changes", "lr"), [({"net": "b2c16", "steps": 100}, 0.02), pytest.param(MADDISON, 0.0005, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("changes", "lr"), [({"net": "b2c16", "steps": 100}, 0.02), (MADDISON, 0.0005)])
 def test_32_positions_are_learned_completely(changes: dict[str, Any], lr: float, tmp_path: Path) -> None:
     points = random.Random(1).sample(range(81), 32)
     moves = "".join(f";{'BW'[k % 2]}[{to_sgf(point, 9)}]" for k, point in enumerate(points))

@@ -175,6 +175,7 @@ words = st.deferred(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.lists(words, max_size=4).map(" ".join) | st.binary(max_size=30), min_size=25, max_size=25))
 def test_each_line_gets_one_response(sent: list[str | bytes]) -> None:

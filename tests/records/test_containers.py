@@ -303,6 +303,7 @@ def test_empty_tar(tmp_path: Path) -> None:
 # Compressed streams
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", [".gz", ".bz2", ".xz"])
 def test_concatenated_streams(tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch) -> None:
     data = build_tar(tarfile.GNU_FORMAT)

@@ -413,6 +413,7 @@ def words_of(source: Path) -> Counter[tuple[Subject, str]]:
     return counts
 
 
+@pytest.mark.slow
 def test_real_games_are_recognized_except_one_rank(shared: Path) -> None:
     words = words_of(shared / "data" / "wild")
     assert {word: count for word, count in words.items() if not is_recognized(*word)} == {SPOILT: 1}

@@ -145,14 +145,13 @@ def on_terminal(columns: int, *arguments: str) -> list[str]:
     return re.sub(r"\x1b\[[\d;]*m", "", shown.decode()).splitlines()
 
 
-ROOT = Path(__file__).parents[2]
-
-
 def passed(arguments: list[str], timeout: float, **environment: str) -> int:
     """Run pytest in another environment, assert that no test fails, and return how many pass."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
     environment = os.environ | {"KIFU_TEST_SECONDS": "inf"} | environment
-    run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=timeout)
+    run = subprocess.run(
+        command, cwd=Path(__file__).parents[2], env=environment, capture_output=True, text=True, timeout=timeout
+    )
     reported = run.stdout + run.stderr
     assert run.returncode == 0, reported
     count = re.search(r"(\d+) passed", reported)

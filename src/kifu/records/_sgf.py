@@ -22,8 +22,9 @@ from kifu.records._sgf_charset import UNKNOWN_DOUBT, doubt, find_charset, game_c
 from kifu.records.games import MAX_MOVES, NO_HANDICAP, Bytes, ParseWarning, Properties
 from kifu.records.text import NO_CHARSET, SINGLE, Charsets
 
-# Further columns of a game of SGF: its charset, and ends of its rows of properties, of all and of the root's.
-CHARSET, PROPERTY_END, ROOT_END, SGF_COLUMNS = range(raw.COLUMNS, raw.COLUMNS + 4)
+# Further columns of a game of SGF: its charset; ends of its rows of properties, of all and of the root's; whether its
+# first name has small letters.
+CHARSET, PROPERTY_END, ROOT_END, VERBOSE, SGF_COLUMNS = range(raw.COLUMNS, raw.COLUMNS + 5)
 
 # Columns of a row of properties: a name's key; the number of the node, negative if it has no move; the number of moves
 # before the node; start and end of the first value, from the start of the game's text.
@@ -34,6 +35,9 @@ MAX_PROPERTIES = 1 << 20
 
 PROPERTY_BYTES = 3
 """The least bytes of a property."""
+
+_MOST_COMPARED = 256
+"""A node with more properties keeps all of them, see `drop_quoted`."""
 
 _MAX_VALUE_END = (1 << 31) - 1
 
@@ -58,6 +62,7 @@ _SEMICOLON_MISSING = int(ParseWarning.SEMICOLON_MISSING)
 _TEXT_SKIPPED = int(ParseWarning.TEXT_SKIPPED)
 _OTHER_CHARSET = int(ParseWarning.OTHER_CHARSET)
 _INFO_AFTER_ROOT = int(ParseWarning.INFO_AFTER_ROOT)
+_CLOSED_EARLY, _MOVE_SKIPPED = int(ParseWarning.CLOSED_EARLY), int(ParseWarning.MOVE_SKIPPED)
 
 _KEPT, _NOT_GO, _NO_RECORD = int(DropReason.KEPT), int(DropReason.NOT_GO), int(DropReason.NO_RECORD)
 _BAD_SIZE, _TOO_LARGE = int(DropReason.BAD_SIZE), int(DropReason.TOO_LARGE)
@@ -79,7 +84,7 @@ _OPENING_MISSING = int(ParseWarning.OPENING_MISSING)
 class NodesOut(NamedTuple):
     """The scanner's output and state.
 
-    The caller allocates `moves` once for all games, as no move takes less than the 4 bytes of ";B[]", and enlarges
+    The caller allocates `moves` once for all games, as no move takes less than the 3 bytes of "B[]", and enlarges
     `rows`, `setup` and `properties` whenever `scan_members` returns FULL.
 
     Attributes:
@@ -149,18 +154,66 @@ def read_player(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64]) -> N
 
 
 @inline_kernel
+def is_move(key: Int) -> Any:
+    return key in (tokens.NAME_B, tokens.NAME_W)
+
+
+@inline_kernel
+def is_next_move(
+    data: Bytes, i: Int, stop: Int, end: Int, before: Int, row: npt.NDArray[np.int64], in_root: bool
+) -> Any:
+    """Return whether a move begins a node of its own, after one of the other colour in its node.
+
+    It does if both have one value and, in a root, no property but another move follows, as the root has the size.
+
+    Args:
+        data: [N] uint8.
+        i: The position after its value, which ends at `end`.
+        before: End of the value of the move before.
+    """
+    _start, more = tokens.next_value(data, end, stop, row[CHARSET])
+    _start, more_before = tokens.next_value(data, before, stop, row[CHARSET])
+    if more < stop or more_before < stop:
+        return False
+    i = tokens.skip_separators(data, i, stop)
+    if not in_root or i >= stop or not raw.is_letter(data[i]):
+        return True
+    _end, key, _small = tokens.read_name(data, i, stop)
+    return is_move(key)
+
+
+@inline_kernel
 def list_node(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64], out: NodesOut) -> Int:
-    """Append a row for each property of the node whose first one begins at `i`, and return the node's end."""
+    """Append a row for each property of the node whose first one begins at `i`, and return the node's end.
+
+    A node ends before a move of the other colour than its own, unless there is text in it.
+    """
     state = out.state
     state[NODES] += 1
     node, ply, start, charset = state[NODES], state[MOVES] - row[raw.MOVE_END], row[raw.START], row[CHARSET]
-    count, most, warnings = state[PROPERTIES], row[PROPERTY_END] + MAX_PROPERTIES + 1, 0
-    at = raw.skip_space(data, i, stop)
+    first = count = state[PROPERTIES]
+    most, warnings = row[PROPERTY_END] + MAX_PROPERTIES + 1, 0
+    at = tokens.skip_separators(data, i, stop)
     if at < stop and data[at] == raw.LEFT:
         warnings = _TEXT_SKIPPED
-    key = 0
+    key, colour, colour_end, verbose = 0, -1, 0, row[VERBOSE] == 1
     while key >= 0 and count < most:
-        i, key, value, end, more = tokens.next_property(data, i, stop, charset)
+        at = i
+        i, key, value, end, more = tokens.next_property(data, i, stop, charset, verbose)
+        if is_move(key):
+            in_root = first == row[PROPERTY_END]
+            if colour < 0:
+                colour, colour_end = key, end
+            elif (
+                key != colour
+                and (warnings | more) & _TEXT_SKIPPED == 0
+                and is_next_move(data, i, stop, end, colour_end, row, in_root)
+            ):
+                row[raw.WARNINGS] |= _TWO_MOVES
+                i = tokens.skip_separators(data, at, stop)
+                while data[i] == raw.LEFT:  # further values of the property before
+                    i = tokens.skip_separators(data, tokens.end_of_value(data, i + 1, stop, charset) + 1, stop)
+                break
         warnings |= more
         if end - start > _MAX_VALUE_END:
             row[raw.DROP] = _TOO_LARGE
@@ -169,8 +222,47 @@ def list_node(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64], out: N
             each[KEY], each[NODE], each[PLY], each[VALUE], each[VALUE_END] = key, node, ply, value - start, end - start
             count += 1
     row[raw.WARNINGS] |= warnings
+    if warnings & _TEXT_SKIPPED and 1 < count - first <= _MOST_COMPARED:
+        count = drop_quoted(data, start, first, count, out.properties)
     state[PROPERTIES] = count
     return i
+
+
+@inline_kernel
+def is_direct(data: Bytes, value: Int) -> Any:
+    """Return whether the name of the property whose value begins at `value` follows a ; ] or ( directly."""
+    i = value - 2
+    while i > 0 and (raw.is_letter(data[i]) or raw.is_digit(data[i]) or data[i] <= raw.SPACE):
+        if data[i] <= raw.SPACE and (raw.is_letter(data[i + 1]) or raw.is_digit(data[i + 1])):
+            return False
+        i -= 1
+    return data[i] in (raw.SEMICOLON, raw.RIGHT, raw.OPEN)
+
+
+@inline_kernel
+def drop_quoted(data: Bytes, start: Int, first: Int, count: Int, properties: npt.NDArray[np.int32]) -> Int:
+    """Remove properties of a node with text that probably belong to the text: one of the same name is direct.
+
+    Args:
+        data: [N] uint8.
+        start: Position of the game.
+        first, count: The node's first row, and the end of its rows.
+
+    Returns:
+        The new end.
+    """
+    kept = first
+    for k in range(first, count):
+        is_quoted = False
+        if not is_direct(data, start + properties[k, VALUE]):
+            for other in range(first, count):
+                if properties[other, KEY] == properties[k, KEY] and is_direct(data, start + properties[other, VALUE]):
+                    is_quoted = True
+        if not is_quoted:
+            for column in range(PROPERTY_COLUMNS):
+                properties[kept, column] = properties[k, column]
+            kept += 1
+    return kept
 
 
 @inline_kernel
@@ -194,6 +286,12 @@ def read_root(data: Bytes, charsets: Charsets, row: npt.NDArray[np.int64], out: 
             good, value = raw.read_number(data, i, end)
             if not good or value != 1:
                 row[raw.DROP] = _NOT_GO
+    check_size(row)
+
+
+@inline_kernel
+def check_size(row: npt.NDArray[np.int64]) -> None:
+    """Replace a missing size by 19 x 19, and drop a game of a bad one."""
     if row[raw.WIDTH] == 0:
         row[raw.WIDTH], row[raw.HEIGHT] = 19, 19
         row[raw.WARNINGS] |= _SIZE_MISSING
@@ -266,6 +364,20 @@ def read_stones(
 
 
 @inline_kernel
+def read_late_size(data: Bytes, first: Int, row: npt.NDArray[np.int64], out: NodesOut) -> None:
+    """Read SZ from the rows of a node before any move and stone, if the root lacks it."""
+    start = row[raw.START]
+    for k in range(first, out.state[PROPERTIES]):
+        if out.properties[k, KEY] == tokens.NAME_SZ and row[raw.WARNINGS] & _SIZE_MISSING:
+            row[raw.WIDTH] = 0
+            read_size(data, start + out.properties[k, VALUE], start + out.properties[k, VALUE_END], row)
+            row[raw.WARNINGS] |= _INFO_AFTER_ROOT
+            if row[raw.WIDTH] != 0:
+                row[raw.WARNINGS] &= ~_SIZE_MISSING
+            check_size(row)
+
+
+@inline_kernel
 def read_node(data: Bytes, stop: Int, first: Int, row: npt.NDArray[np.int64], out: NodesOut) -> None:
     """Read stones and move from the rows of the node listed last. Stones come before the move, whatever their order.
 
@@ -277,12 +389,12 @@ def read_node(data: Bytes, stop: Int, first: Int, row: npt.NDArray[np.int64], ou
     """
     state, start, last = out.state, row[raw.START], out.state[PROPERTIES]
     in_root, ply = state[IN_ROOT] == 1, state[MOVES] - row[raw.MOVE_END]
-    black, white = -1, -1
+    move, moves = -1, 0  # the row of the first B or W, and their number
     black_values, white_values, has_setup = -1, -1, False  # rows of B and W with several values
     for k in range(first, last):
         key = out.properties[k, KEY]
         i, end = start + out.properties[k, VALUE], start + out.properties[k, VALUE_END]
-        if key in (tokens.NAME_B, tokens.NAME_W):
+        if is_move(key):
             _start, more = tokens.next_value(data, end, stop, row[CHARSET])
             if more < stop:
                 row[raw.WARNINGS] |= _MANY_VALUES
@@ -290,12 +402,8 @@ def read_node(data: Bytes, stop: Int, first: Int, row: npt.NDArray[np.int64], ou
                     black_values = k
                 else:
                     white_values = k
-            if (key == tokens.NAME_B and black >= 0) or (key == tokens.NAME_W and white >= 0):
-                row[raw.WARNINGS] |= _TWO_MOVES
-            elif key == tokens.NAME_B:
-                black = read_move(data, i, end, row)
-            else:
-                white = read_move(data, i, end, row)
+            move = k if move < 0 else move
+            moves += 1
         elif key in (tokens.NAME_AB, tokens.NAME_AW, tokens.NAME_AE):
             kind = 0 if key == tokens.NAME_AB else (1 if key == tokens.NAME_AW else 2)
             read_stones(data, i, end, stop, kind, ply, row, out)
@@ -312,14 +420,20 @@ def read_node(data: Bytes, stop: Int, first: Int, row: npt.NDArray[np.int64], ou
             if k >= 0:
                 i, end = start + out.properties[k, VALUE], start + out.properties[k, VALUE_END]
                 read_stones(data, i, end, stop, kind, ply, row, out)
-        black, white = -1 if black_values >= 0 else black, -1 if white_values >= 0 else white
-    if black >= 0 and white >= 0:
-        row[raw.WARNINGS] |= _TWO_MOVES
-    if black >= 0 or white >= 0:
+                moves -= 1
+                move = -1 if move == k else move
+        for k in range(first, last if move < 0 and moves > 0 else first):
+            if is_move(out.properties[k, KEY]) and k != black_values and k != white_values and move < 0:
+                move = k
+    if moves > 1:
+        row[raw.WARNINGS] |= _MOVE_SKIPPED
+    if move >= 0:
         if ply == MAX_MOVES:
             row[raw.DROP] = _TOO_LARGE
         else:
-            out.moves[state[MOVES]] = black if black >= 0 else white | WHITE_BIT
+            i, end = start + out.properties[move, VALUE], start + out.properties[move, VALUE_END]
+            point = read_move(data, i, end, row)
+            out.moves[state[MOVES]] = point if out.properties[move, KEY] == tokens.NAME_B else point | WHITE_BIT
             state[MOVES] += 1
             if in_root:
                 row[raw.WARNINGS] |= _MOVE_IN_ROOT
@@ -384,9 +498,12 @@ def main_line(
         if found:
             if data[i] == raw.SEMICOLON:
                 i, out.state[MOVES] = plain_moves(data, i, stop, row, out.moves, out.state[MOVES])
-            if data[i] == raw.SEMICOLON or raw.is_letter(data[i]):
+            size = tokens.semicolon(data, i, stop)
+            if size > 0 or raw.is_letter(data[i]):
                 first = out.state[PROPERTIES]
-                i = list_node(data, i + 1 if data[i] == raw.SEMICOLON else i, stop, row, out)
+                i = list_node(data, i + size, stop, row, out)
+                if out.state[MOVES] == row[raw.MOVE_END] and out.state[SETUP] == row[raw.SETUP_END]:
+                    read_late_size(data, first, row, out)
                 if row[raw.DROP] == _KEPT:
                     read_node(data, stop, first, row, out)
     if is_full(row, out):
@@ -401,7 +518,7 @@ def skip_tree(data: Bytes, i: Int, stop: Int, charset: Int, depth: Int, row: npt
     while i < stop:
         c = data[i]
         if c == raw.OPEN:
-            if tokens.is_root(data, raw.skip_space(data, i + 1, stop), stop, False):
+            if tokens.opens_record(data, i, stop):
                 break
             row[raw.WARNINGS] |= _VARIATIONS
             depth += 1
@@ -409,13 +526,20 @@ def skip_tree(data: Bytes, i: Int, stop: Int, charset: Int, depth: Int, row: npt
         elif c == raw.CLOSE:
             depth -= 1
             if depth == 0:
-                return i + 1
+                nodes = tokens.find_nodes(data, i + 1, stop)
+                if nodes < 0:
+                    return i + 1
+                row[raw.WARNINGS] |= _CLOSED_EARLY | _TEXT_SKIPPED
+                i, depth = nodes, 1
             is_closed = True
         elif c > raw.SPACE:
             if is_closed:
                 row[raw.WARNINGS] |= _TEXT_SKIPPED
             if c == raw.LEFT:
-                i = min(tokens.end_of_value(data, i + 1, stop, charset), stop - 1)
+                i = tokens.end_of_value(data, i + 1, stop, charset)
+                if i < stop and data[i] == raw.OPEN:
+                    continue
+                i = min(i, stop - 1)
             elif not (raw.is_letter(c) or raw.is_digit(c) or c == raw.SEMICOLON):
                 row[raw.WARNINGS] |= _TEXT_SKIPPED
         i += 1
@@ -529,6 +653,7 @@ def scan_members(
             row[CHARSET] = charset
             if is_other:
                 row[raw.WARNINGS] |= _OTHER_CHARSET
+            row[VERBOSE] = int(tokens.has_small_letters(data, root, stop[k]))
             i = list_node(data, root, stop[k], row, out)
             row[ROOT_END] = state[PROPERTIES]
             read_root(data, charsets, row, out)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from kifu.kernel import inline_kernel, kernel
 from kifu.records import _bytes as raw
 from kifu.records._bytes import Int, byte
-from kifu.records._sgf_tokens import NAME_CA, end_of_value, is_root, next_property
+from kifu.records._sgf_tokens import NAME_CA, end_of_value, next_property, opens_record
 from kifu.records.games import Bytes
 from kifu.records.text import BIG5, GB18030, NO_CHARSET, SHIFT_JIS, SINGLE, Charsets
 
@@ -139,6 +139,9 @@ def measure(data: Bytes, stop: Int, limit: Int, charset: Int, progress: npt.NDAr
             if end >= limit:
                 i = limit if limit == stop else i
                 break
+            if data[end] == raw.OPEN:  # a record begins there
+                i = end
+                continue
             if progress[_LAST] != _AFTER_NAME and progress[_LAST] != _AFTER_VALUE:
                 note_junk(progress)
             elif progress[_DEPTH] > 0:
@@ -148,7 +151,7 @@ def measure(data: Bytes, stop: Int, limit: Int, charset: Int, progress: npt.NDAr
                     count_characters(data, i + 1, end, charset, progress)
             i = end
         elif c == raw.OPEN:
-            if progress[_DEPTH] > 0 and is_root(data, raw.skip_space(data, i + 1, stop), stop, False):
+            if progress[_DEPTH] > 0 and opens_record(data, i, stop):
                 if progress[_END] < 0:
                     progress[_END] = i
                 progress[_DEPTH] = 0
@@ -181,7 +184,7 @@ def declared_charset(data: Bytes, i: Int, stop: Int, charsets: Charsets) -> Int:
     """Return the charset of the root's first CA; NO_CHARSET without one."""
     key = 0
     while key >= 0:
-        i, key, start, end, _warnings = next_property(data, i, stop, SINGLE)
+        i, key, start, end, _warnings = next_property(data, i, stop, SINGLE, True)
         if key == NAME_CA:
             return find_charset(data, start, end, charsets)
     return NO_CHARSET

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from kifu.kernel import inline_kernel
+from kifu.kernel import inline_kernel, kernel
 from kifu.point import SGF_LETTERS
 from kifu.records import _bytes as raw
 from kifu.records._bytes import Int, byte
@@ -35,26 +35,207 @@ GAME_INFO = (
 _FIRST_KEY, _LAST_KEY = name_key("AA"), name_key("ZZ")
 _IS_INFO = np.zeros(_LAST_KEY - _FIRST_KEY + 1, np.uint8)
 _IS_INFO[[name_key(name) - _FIRST_KEY for name in GAME_INFO]] = 1
+_IS_ROOT = _IS_INFO.copy()
+_IS_ROOT[[name_key(name) - _FIRST_KEY for name in ("AP", "CA", "FF", "GM", "ST", "SZ")]] = 1
+
+_LOOK_AHEAD = 4096
+"""Bytes after the first ] of a value in which `find_close` looks for the one that ends it, to bound time."""
+
+_ROOT_VALUES = 16
+"""Values at the start of a root among which `begins_record` looks for GM and FF."""
+
 _LOWER_CASE = int(ParseWarning.LOWER_CASE_NAME)
 _SEMICOLON_MISSING = int(ParseWarning.SEMICOLON_MISSING)
 _EMPTY_VARIATION = int(ParseWarning.EMPTY_VARIATION)
 _TEXT_SKIPPED = int(ParseWarning.TEXT_SKIPPED)
+_CLOSED_EARLY = int(ParseWarning.CLOSED_EARLY)
+_UNESCAPED_BRACKET = int(ParseWarning.UNESCAPED_BRACKET)
+
+_COMMA = ord(",")
 
 _COORDINATE = np.full(256, 255, np.uint8)  # by coordinate letter; 255 is off every board
 _COORDINATE[np.frombuffer(SGF_LETTERS.encode(), np.uint8)] = np.arange(len(SGF_LETTERS))
 
 
 @inline_kernel
-def end_of_value(data: Bytes, i: Int, stop: Int, charset: Int) -> Int:
-    r"""Return the position of the ] of a value, or `stop`. A \ or the first byte of a pair hides the next byte."""
+def is_pair(c: Int, charset: Int) -> Any:
+    r"""Return whether a byte is the first of a character of two, of which the second may be a ] or \."""
+    return charset > SINGLE and c >= 0x81 and (charset != SHIFT_JIS or c < 0xA0 or c >= 0xE0)
+
+
+@inline_kernel
+def find_end(data: Bytes, i: Int, stop: Int, charset: Int) -> tuple[Int, Int]:
+    r"""Return the position of the first ] of a value that no \ hides, and the number of [ before it.
+
+    A value without one ends at the next record (`begins_record`), or at `stop`.
+    """
+    opened = 0
     while i < stop:
         c = data[i]
-        if c == raw.RIGHT:
-            return i
-        if c == raw.ESCAPE or (charset > SINGLE and c >= 0x81 and (charset != SHIFT_JIS or c < 0xA0 or c >= 0xE0)):
+        if raw.LEFT <= c <= raw.RIGHT:  # [, \ or ]
+            if c == raw.RIGHT:
+                return i, opened
+            if c == raw.LEFT:
+                opened += 1
+            else:
+                i += 1
+        elif c == raw.OPEN:
+            if begins_record(data, i, stop):
+                return i, opened
+        elif is_pair(c, charset):
             i += 1
         i += 1
-    return stop
+    return stop, opened
+
+
+@inline_kernel
+def end_of_value(data: Bytes, i: Int, stop: Int, charset: Int) -> Int:
+    return find_end(data, i, stop, charset)[0]
+
+
+@kernel
+def begins_record(data: Bytes, i: Int, stop: Int) -> bool:
+    r"""Return whether the ( at `i` begins a record: first in its line, and a ; and a root with GM or FF follow.
+
+    Before these, the root may have other values, within their lines and without [ and \.
+    """
+    before = i
+    while before > 0 and data[before - 1] in (raw.SPACE, raw.TAB):
+        before -= 1
+    if before > 0 and data[before - 1] not in (raw.LINE_FEED, raw.CARRIAGE_RETURN):
+        return False
+    i = raw.skip_space(data, i + 1, stop)
+    if i >= stop or data[i] != raw.SEMICOLON:
+        return False
+    key, i = -1, raw.skip_space(data, i + 1, stop)
+    for _value in range(_ROOT_VALUES):
+        if i < stop and raw.is_letter(data[i]):
+            i, key, _small = read_name(data, i, stop)
+            i = raw.skip_space(data, i, stop)
+        if i >= stop or data[i] != raw.LEFT or key < 0:
+            return False
+        i += 1
+        while i < stop and data[i] >= raw.SPACE and not raw.LEFT <= data[i] <= raw.RIGHT:
+            i += 1
+        if i >= stop or data[i] != raw.RIGHT:
+            return False
+        if key in (NAME_GM, NAME_FF):
+            return True
+        i = raw.skip_space(data, i + 1, stop)
+    return False
+
+
+@inline_kernel
+def opens_record(data: Bytes, i: Int, stop: Int) -> Any:
+    """Return whether the ( at `i`, outside of values, begins another record, although none may have ended."""
+    return is_root(data, raw.skip_space(data, i + 1, stop), stop, False) or begins_record(data, i, stop)
+
+
+@inline_kernel
+def skip_separators(data: Bytes, i: Int, stop: Int) -> Int:
+    """Skip white space and commas."""
+    while i < stop and (data[i] <= raw.SPACE or data[i] == _COMMA):
+        i += 1
+    return i
+
+
+@inline_kernel
+def semicolon(data: Bytes, i: Int, stop: Int) -> Int:
+    """Return the number of bytes of the ; at `i`, full-width ones of UTF-8, GB 18030 and EUC-KR included; else 0."""
+    if i >= stop or data[i] == raw.SEMICOLON:
+        return int(i < stop)
+    if data[i] == 0xEF and i + 2 < stop and data[i + 1] == 0xBC and data[i + 2] == 0x9B:
+        return 3
+    return 2 if data[i] == 0xA3 and i + 1 < stop and data[i + 1] == 0xBB else 0
+
+
+@inline_kernel
+def is_named(data: Bytes, i: Int, stop: Int, verbose: bool) -> Any:
+    """Return whether the letters at `i` are a property's name, and not text that a [ happens to follow.
+
+    Args:
+        data: [N] uint8.
+        verbose: Whether the record's first name has small letters. Otherwise those of a name must stand between a ; or
+            ] and a [, without white space.
+    """
+    if i >= stop or not raw.is_letter(data[i]):
+        return False
+    end, _key, small = read_name(data, i, stop)
+    after = raw.skip_space(data, end, stop)
+    if after >= stop or data[after] != raw.LEFT:
+        return False
+    return not small or verbose or (end == after and i > 0 and data[i - 1] in (raw.SEMICOLON, raw.RIGHT))
+
+
+@inline_kernel
+def opens_variation(data: Bytes, i: Int, stop: Int, verbose: bool) -> Any:
+    """Return whether a node, another ( or a ) follows the ( at `i`."""
+    i = raw.skip_space(data, i + 1, stop)
+    return (
+        i >= stop
+        or data[i] in (raw.OPEN, raw.CLOSE)
+        or semicolon(data, i, stop) > 0
+        or is_named(data, i, stop, verbose)
+    )
+
+
+@inline_kernel
+def is_followed(data: Bytes, i: Int, stop: Int, verbose: bool) -> Any:
+    """Return whether SGF follows at `i`, after a value, and not text."""
+    i = skip_separators(data, i, stop)
+    if i >= stop or data[i] == raw.LEFT or semicolon(data, i, stop) > 0:
+        return True
+    if data[i] == raw.CLOSE:
+        i = raw.skip_space(data, i + 1, stop)
+        return i >= stop or data[i] != raw.RIGHT
+    return opens_variation(data, i, stop, verbose) if data[i] == raw.OPEN else is_named(data, i, stop, verbose)
+
+
+@kernel
+def find_close(data: Bytes, end: Int, stop: Int, charset: Int, opened: Int, verbose: bool) -> Int:
+    r"""Return the ] behind which a value with unescaped brackets ends, or -1 if its first ] ends it.
+
+    This ] has no [ after the value's first ], or is the partner of the value's own [, and SGF follows it. Before it, no
+    node follows a ], but within parentheses, as in a pasted game. If SGF follows the first ], too, there is no node at
+    all.
+
+    Args:
+        data: [N] uint8.
+        end: Position of the first ].
+        opened: Number of [ in the value before it.
+        verbose: As for `is_named`.
+    """
+    is_owed, parentheses, last = opened > 0, 0, raw.RIGHT
+    is_text = not is_followed(data, end + 1, stop, verbose)
+    i = end + 1
+    stop_at = min(stop, end + _LOOK_AHEAD)
+    while i < stop_at:
+        c = data[i]
+        if c == raw.LEFT:
+            opened += 1
+        elif c == raw.RIGHT:
+            is_close = opened == 0 or (opened == 1 and is_owed)
+            is_owed = is_owed and opened != 1
+            opened = max(opened - 1, 0)
+            if is_close and is_followed(data, i + 1, stop, verbose):
+                return i
+        elif c == raw.ESCAPE or is_pair(c, charset):
+            i += 1
+        elif c == raw.OPEN:
+            if opens_record(data, i, stop):
+                return -1
+            if semicolon(data, raw.skip_space(data, i + 1, stop), stop) > 0:
+                if not is_text:
+                    return -1
+                parentheses += 1
+        elif c == raw.CLOSE:
+            parentheses = max(parentheses - 1, 0)
+        elif c == raw.SEMICOLON and parentheses == 0 and (last == raw.RIGHT or not is_text):
+            return -1
+        if c > raw.SPACE:
+            last = c
+        i += 1
+    return -1
 
 
 @inline_kernel
@@ -64,23 +245,57 @@ def is_info(key: Int) -> Any:
 
 
 @inline_kernel
-def next_name(data: Bytes, i: Int, stop: Int, charset: Int) -> tuple[Int, bool]:
-    """Skip values, white space and junk up to the next property name of the node, or to the ; ( ) that ends it.
+def is_root_name(data: Bytes, i: Int, stop: Int) -> Any:
+    """Return whether a property of the root or of `GAME_INFO` is at `i`."""
+    if not is_named(data, i, stop, False):
+        return False
+    _end, key, _small = read_name(data, i, stop)
+    return _FIRST_KEY <= key <= _LAST_KEY and _IS_ROOT[key - _FIRST_KEY] == 1
+
+
+@inline_kernel
+def next_name(data: Bytes, i: Int, stop: Int, charset: Int, verbose: bool) -> tuple[Int, bool]:
+    """Skip values, white space and text up to the next letters of the node, or to the ; ( ) that ends it.
+
+    Args:
+        data: [N] uint8.
+        verbose: As for `is_named`.
 
     Returns:
-        (position, whether there was junk).
+        (position, whether there was text).
     """
     junk = False
     while i < stop:
         c = data[i]
-        if raw.is_letter(c) or c in (raw.SEMICOLON, raw.OPEN, raw.CLOSE):
+        if raw.is_letter(c) or semicolon(data, i, stop) > 0:
             break
-        if c == raw.LEFT:
+        if c == raw.CLOSE:
+            if not is_named(data, raw.skip_space(data, i + 1, stop), stop, verbose):
+                break
+            junk = True  # a property follows, as no ) of a tree
+        if c == raw.OPEN:
+            if opens_variation(data, i, stop, verbose):
+                break
+            junk, i = True, skip_remark(data, i, stop)
+        elif c == raw.LEFT:
             i = end_of_value(data, i + 1, stop, charset)
-        elif c > raw.SPACE:
+            if i < stop and data[i] == raw.OPEN:
+                break
+        elif c > raw.SPACE and c != _COMMA and c != raw.CLOSE:
             junk = True
         i += 1
     return min(i, stop), junk
+
+
+@kernel
+def skip_remark(data: Bytes, i: Int, stop: Int) -> Int:
+    """Return the position of the ) of a remark, such as (game 1), whose ( is at `i`; `i` if its text is not plain."""
+    end = i + 1
+    while end < stop and data[end] not in (raw.OPEN, raw.LEFT, raw.SEMICOLON):
+        if data[end] == raw.CLOSE:
+            return end
+        end += 1
+    return i
 
 
 @inline_kernel
@@ -111,15 +326,26 @@ def read_name(data: Bytes, i: Int, stop: Int) -> tuple[Int, Int, bool]:
 
 
 @inline_kernel
+def has_small_letters(data: Bytes, i: Int, stop: Int) -> bool:
+    """Return whether the name at `i`, after white space, has small letters."""
+    _end, _key, small = read_name(data, raw.skip_space(data, i, stop), stop)
+    return small
+
+
+@inline_kernel
 def coordinate(letter: Int) -> Int:
     return np.int64(_COORDINATE[letter])
 
 
 @inline_kernel
-def next_property(data: Bytes, i: Int, stop: Int, charset: Int) -> tuple[Int, Int, Int, Int, Int]:
+def next_property(data: Bytes, i: Int, stop: Int, charset: Int, verbose: bool) -> tuple[Int, Int, Int, Int, Int]:
     """Read a node's next property that has a value, from after its ; or the first value of the property before.
 
-    A value that the end of the text truncates is no value.
+    A value that another record or the end of the text truncates is no value.
+
+    Args:
+        data: [N] uint8.
+        verbose: As for `is_named`.
 
     Returns:
         (position after its first value, key, start and end of this value, `ParseWarning`). Without another property,
@@ -132,23 +358,31 @@ def next_property(data: Bytes, i: Int, stop: Int, charset: Int) -> tuple[Int, In
         elif data[i + 2] == raw.LEFT and raw.is_capital(data[i + 1]):
             key, start = byte(data, i) * 256 + byte(data, i + 1), i + 3
     while start < 0:
-        i, junk = next_name(data, i, stop, charset)
+        i, junk = next_name(data, i, stop, charset, verbose)
         if junk:
             warnings |= _TEXT_SKIPPED
         if i >= stop or not raw.is_letter(data[i]):
             return i, -1, i, i, warnings
+        is_name = is_named(data, i, stop, verbose)
         i, key, small = read_name(data, i, stop)
-        if small:
-            warnings |= _LOWER_CASE
-        i = raw.skip_space(data, i, stop)
-        if i < stop and data[i] == raw.LEFT:
-            start = i + 1
+        if is_name:
+            if small:
+                warnings |= _LOWER_CASE
+            start = raw.skip_space(data, i, stop) + 1
         elif i < stop:
             warnings |= _TEXT_SKIPPED
-    end = end_of_value(data, start, stop, charset)
-    if end == stop:
-        return stop, -1, stop, stop, warnings
-    return end + 1, key, start, end, warnings
+    end, opened = find_end(data, start, stop, charset)
+    if end == stop or data[end] != raw.RIGHT:
+        return end, -1, end, end, warnings
+    i = end + 1
+    c = data[i] if i < stop else raw.SEMICOLON
+    if opened > 0 or not (c in (raw.SEMICOLON, raw.LEFT) or is_followed(data, i, stop, verbose)):
+        close = find_close(data, end, stop, charset, opened, verbose)
+        if close >= 0:
+            i = close + 1
+            end, repair = (close, _UNESCAPED_BRACKET) if opened > 0 else (end, _TEXT_SKIPPED)
+            warnings |= repair
+    return i, key, start, end, warnings
 
 
 @inline_kernel
@@ -156,7 +390,9 @@ def next_value(data: Bytes, end: Int, stop: Int, charset: Int) -> tuple[Int, Int
     """Return start and end of the value of the same property after the one that ends at `end`; `stop` without one."""
     i = raw.skip_space(data, end + 1, stop)
     if i < stop and data[i] == raw.LEFT:
-        return i + 1, end_of_value(data, i + 1, stop, charset)
+        end = end_of_value(data, i + 1, stop, charset)
+        if end < stop and data[end] == raw.RIGHT:
+            return i + 1, end
     return stop, stop
 
 
@@ -224,11 +460,29 @@ def is_root(data: Bytes, i: Int, stop: Int, needs_semicolon: bool) -> Any:
     return key in (NAME_GM, NAME_FF)
 
 
+@kernel
+def find_nodes(data: Bytes, i: Int, stop: Int) -> Int:
+    """Return the ; of a node that follows at `i`, after the ) that should be the game's last, or -1.
+
+    Neither a ( or [ stands before it, nor does it begin like a root.
+    """
+    while i < stop and data[i] != raw.OPEN and data[i] != raw.LEFT:
+        size = semicolon(data, i, stop)
+        if size > 0:
+            name = raw.skip_space(data, i + size, stop)
+            if is_named(data, name, stop, False):
+                return -1 if is_root_name(data, name, stop) else i
+        i += max(size, 1)
+    return -1
+
+
 @inline_kernel
 def next_node(data: Bytes, i: Int, stop: Int, charset: Int, depth: Int) -> tuple[Int, bool, Int, Int]:
     """Find the next node of the main line from the end of a node, or from the ; of the next one.
 
     As in SGFC, the ; may be missing after a (, variations without nodes are ignored, and text after those is skipped.
+    A ) that should be the game's last, but that nodes follow, is skipped. A property at `i` itself begins a node:
+    `kifu.records._sgf.list_node` ended the node before there.
 
     Args:
         data: [N] uint8.
@@ -239,24 +493,31 @@ def next_node(data: Bytes, i: Int, stop: Int, charset: Int, depth: Int) -> tuple
         number of open parentheses there; `ParseWarning`).
     """
     opened, warnings = 0, 0  # parentheses opened since the node
+    first = i
     while i < stop:
         c = data[i]
-        if c == raw.SEMICOLON:
+        if semicolon(data, i, stop) > 0:
             return i, True, depth, warnings
         if c == raw.OPEN:
-            if is_root(data, raw.skip_space(data, i + 1, stop), stop, False):
+            if opens_record(data, i, stop):
                 break
             opened += 1
             depth += 1
         elif c == raw.CLOSE:
-            if opened == 0:
-                break
-            opened -= 1
-            depth -= 1
-            warnings |= _EMPTY_VARIATION
+            if opened > 0:
+                opened -= 1
+                depth -= 1
+                warnings |= _EMPTY_VARIATION
+            else:
+                nodes = find_nodes(data, i + 1, stop) if depth == 1 else -1
+                if nodes < 0:
+                    break
+                return nodes, True, depth, warnings | _CLOSED_EARLY
         elif raw.is_letter(c):
             end = raw.end_of_name(data, i, stop)
             after = raw.skip_space(data, end, stop)
+            if i == first:
+                return i, True, depth, warnings
             if opened > 0 and after < stop and data[after] == raw.LEFT:
                 return i, True, depth, warnings | _SEMICOLON_MISSING
             warnings |= _TEXT_SKIPPED
@@ -264,7 +525,10 @@ def next_node(data: Bytes, i: Int, stop: Int, charset: Int, depth: Int) -> tuple
         elif c > raw.SPACE:
             warnings |= _TEXT_SKIPPED
             if c == raw.LEFT:
-                i = min(end_of_value(data, i + 1, stop, charset), stop - 1)
+                i = end_of_value(data, i + 1, stop, charset)
+                if i < stop and data[i] == raw.OPEN:
+                    continue
+                i = min(i, stop - 1)
         i += 1
     return i, False, depth, warnings
 
@@ -295,6 +559,37 @@ def lacks_semicolon(data: Bytes, i: Int, stop: Int) -> bool:
     return opened >= 2 and 0 <= opened - closed <= 1
 
 
+@kernel
+def is_smiley(data: Bytes, i: Int, stop: Int) -> bool:
+    """Return whether the text at `i`, after (;, is prose or the (; of the next record, so that no record begins there.
+
+    A record goes on with ; or ), with a ( that opens no root, or with a name and a [ before the next parenthesis.
+    """
+    i = raw.skip_space(data, i, stop)
+    if i < stop and data[i] == raw.OPEN:
+        node = raw.skip_space(data, i + 1, stop)
+        size = semicolon(data, node, stop)
+        return size > 0 and is_root_name(data, raw.skip_space(data, node + size, stop), stop)
+    if i < stop and (data[i] == raw.CLOSE or is_named(data, i, stop, True) or semicolon(data, i, stop) > 0):
+        return False
+    while i < stop and data[i] != raw.OPEN and data[i] != raw.CLOSE:
+        if raw.is_capital(data[i]) and i + 1 < stop and data[i + 1] == raw.LEFT:
+            return False
+        i += 1
+    return True
+
+
+@inline_kernel
+def first_node(data: Bytes, i: Int, stop: Int) -> Int:
+    """Return where a root's properties begin, after the ; at `i`: after the next ; if this doubles it."""
+    root = raw.skip_space(data, i, stop)
+    if root < stop and data[root] == raw.SEMICOLON:
+        root = raw.skip_space(data, root + 1, stop)
+        if is_root_name(data, root, stop):
+            return root
+    return i
+
+
 @inline_kernel
 def find_game(data: Bytes, i: Int, stop: Int) -> tuple[Int, Int, bool]:
     """Find the next game.
@@ -309,8 +604,9 @@ def find_game(data: Bytes, i: Int, stop: Int) -> tuple[Int, Int, bool]:
         i += 1
         if c == raw.OPEN:
             after = raw.skip_space(data, i, stop)
-            if after < stop and data[after] == raw.SEMICOLON and data[i] != 0:  # otherwise it is UTF-16
-                return i - 1, after + 1, junk
+            begins = after < stop and data[after] == raw.SEMICOLON and data[i] != 0  # otherwise it is UTF-16
+            if begins and not is_smiley(data, after + 1, stop):
+                return i - 1, first_node(data, after + 1, stop), junk
             if lacks_semicolon(data, after, stop):
                 return i - 1, after, junk
             i = after

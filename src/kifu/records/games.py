@@ -135,7 +135,7 @@ class ParseWarning(IntFlag):
     SIZE_MISSING = 1 << 3  # no SZ: 19 x 19
     SIZE_PAIR = 1 << 4  # SZ[19:19]: a square board written as a pair, which FF[4] forbids
     HANDICAP_TEXT = 1 << 5  # HA is not a whole number: treated as missing
-    TWO_MOVES_IN_NODE = 1 << 6  # B and W in one node: B is used; or the same one twice: the first is used
+    TWO_MOVES_IN_NODE = 1 << 6  # B and W in one node: read as two nodes
     MANY_MOVE_VALUES = 1 << 7  # B[dd][pp]: the first value is used
     SETUP_AFTER_ROOT = 1 << 8  # AB, AW or AE after the root
     SETUP_TWICE = 1 << 9  # one point in two of the root's AB, AW and AE
@@ -154,6 +154,9 @@ class ParseWarning(IntFlag):
     TEXT_SKIPPED = 1 << 22  # text within the game that is neither a node nor a property
     OTHER_CHARSET = 1 << 23  # values end by another character set than CA names, or than the ASCII of a record without
     INFO_AFTER_ROOT = 1 << 24  # players, result and the like in a later node: used if the root lacks them
+    CLOSED_EARLY = 1 << 25  # nodes follow the ) that should be the last of the game: used
+    UNESCAPED_BRACKET = 1 << 26  # a value has brackets without a \: it ends at a later ] than its first
+    MOVE_SKIPPED = 1 << 27  # a node has a further move of the same colour, or after text: the first is used
 
 
 _PLAYED = {

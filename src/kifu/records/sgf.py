@@ -186,7 +186,7 @@ def scan_properties(block: RecordBlock) -> tuple[GameArrays, Properties]:
     """Return the games of a block as `scan` does, and the properties of their main lines."""
     length = int(np.sum(block.stop - block.start))
     properties = min(length // scanner.PROPERTY_BYTES, scanner.MAX_PROPERTIES + length // 16)
-    out = new_output(block, len(block) + 64, length // 4 + 1, MAX_SETUP + length // 64, properties)
+    out = new_output(block, len(block) + 64, length // 3 + 1, MAX_SETUP + length // 64, properties)
     while scanner.scan_members(block.data, block.start, block.stop, block.drop, charsets(), out) == scanner.FULL:
         if out.state[scanner.GAMES] == len(out.rows):
             out = out._replace(rows=_longer(out.rows))
@@ -229,7 +229,7 @@ def find_pieces(block: RecordBlock, piece_bytes: int, games: int) -> Iterator[Re
         piece_bytes: Bytes after which a piece ends with its last game.
     """
     moves, properties = (
-        piece_bytes // 4 + MAX_MOVES + 2,
+        piece_bytes // 3 + MAX_MOVES + 2,
         piece_bytes // scanner.PROPERTY_BYTES + scanner.MAX_PROPERTIES + 1,
     )
     out = new_output(block, games, moves, MAX_SETUP + _SETUP_AT_ONCE, properties)

@@ -177,7 +177,7 @@ PROGRAMS = [
     "g170-b40c256x2-s5095420928-d1229425124", "g170e-b20c256x2", "b6c96-s175395328-d26788732", "b18c384nbt-humanv0",
     "rect15-b20c256-s343365760-d96847752", "rect15 b20c256", "b40c256x2-s7", "any-b24c64-s1-d2", "b6c96",
     "leelaz", "LeelaZ-0e9ea880", "lz-elf", "LZ_ELFv1", "lz-elf-v2 t1", "LZ_c83e1b6e", "leelaz 0.17", "LZ 157",
-    "sai20b", "SAI-9b", "SAI 0.17", "elfv2", "ELF v0", "elf-opengo-v1", "minigo-v17", "MiniGo 000990", "minigo_v10_990",
+    "SAI", "sai20b", "SAI 0.17", "elfv2", "ELF v0", "elf-opengo-v1", "minigo-v17", "MiniGo 000990", "minigo_v10_990",
     "Zen7", "Zen-6", "Zen-15.3-1c1g", "Rn.4.20-4c", "Zen19S", "天頂の囲碁7", "天顶围棋", "Zenith Go 7", "Golaxy 2",
     "星阵", "星阵围棋2",
     "天壤", "天壤围棋", "Leela指导E", "乌鸦指导B", "贾员外", "让\N{REPLACEMENT CHARACTER}?X指导", "TianRang",

@@ -51,6 +51,12 @@ PATHOLOGIES: dict[str, tuple[list[str], DropReason, bytes, bytes]] = {
         game("PB[一]PW[一]", line(31)),
         game("PB[?]PW[?]", line(31)),
     ),
+    "against himself, with a handicap as moves": (
+        ["self_play=1.0"],
+        DropReason.SELF_PLAY,
+        game("PB[x]PW[x]HA[2]", ";B[ss];B[qs];W[os]" + line(17)),
+        game("PB[x]PW[x]HA[2]", ";B[ss];B[qs];W[os]" + line(18)),
+    ),
     "score too high": (["max_score=2.0"], DropReason.HUGE_SCORE, game("RE[B+723]", line(2)), game("RE[B+722]", line(2))),  # noqa: E501 - one case per line
     "score and komi": (
         ["whole_score=true"],

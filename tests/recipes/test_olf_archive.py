@@ -164,6 +164,22 @@ def test_no_line_is_repeated(tmp_path: Path) -> None:
     assert (lines_of(again), again.manifest.drops) == (lines, {})
 
 
+def test_of_lines_that_differ_in_territory_one_is_kept(tmp_path: Path) -> None:
+    ends = ("EV[1]", "TB[ac]EV[2]", "TB[aa]TW[ac]EV[3]")
+    others = [sgf(1, "RE[B+2]KM[0]BR[3d]"), sgf(2, "RE[B+2]KM[0]", end="TB[ac]")]
+    twins = [sgf(1, "RE[B+2]KM[0]", end=end) for end in ends]
+    first = build(archive(tmp_path / "in", [*twins, *others]), tmp_path / "a")
+    assert (first.manifest.kept, first.manifest.drops) == (3, {"DUPLICATE": 2})
+    lines = lines_of(first)
+    assert [(file.file, file.games) for file in first.manifest.files] == [
+        ("9x9/terry/even/00.olf", 2),
+        ("9x9/score/even/34.olf", 1),
+    ]
+    assert [len(line.split()) for line in lines["9x9/terry/even/00.olf"]] == [12, 12]
+    again = build([first.path / name for name in lines], tmp_path / "b")
+    assert (lines_of(again), again.manifest.drops) == (lines, {})
+
+
 @pytest.mark.parametrize(
     ("record", "text"),
     [

@@ -360,8 +360,9 @@ def _rows(
     drop = np.where(games.drop != DropReason.KEPT, games.drop, illegal)
     batch = pa.RecordBatch.from_pydict({name: columns[name] for name in schema.SCHEMA.names if name in columns})
     drop = np.where(drop != DropReason.KEPT, drop, apply_rules(rules, games, batch))
-    played = np.flatnonzero(drop == DropReason.PROGRAM)
-    detail |= dict(zip(played.tolist(), batch["program"].take(pa.array(played)).to_pylist()))
+    for reason, column in ((DropReason.PROGRAM, "program"), (DropReason.REPAIRED, "repairs")):
+        dropped = np.flatnonzero(drop == reason)
+        detail |= dict(zip(dropped.tolist(), batch[column].take(pa.array(dropped)).to_pylist()))
     return Rows(columns, drop, detail, unparsed)
 
 

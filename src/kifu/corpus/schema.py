@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from datetime import date
 from typing import Any
@@ -352,6 +352,14 @@ def warnings_from_text(text: str | None) -> int:
 def warnings_to_text(bits: int) -> str | None:
     """Return the names of `ParseWarning` bits as column `repairs` holds them, None for 0."""
     return ",".join(str(warning.name).lower() for warning in ParseWarning if bits & warning) or None
+
+
+def count_repairs(texts: Iterable[tuple[str | None, int]]) -> Counter[str]:
+    """Return the number of games by repair, from values of column `repairs` and their counts."""
+    counts = Counter[str]()
+    for text, count in texts:
+        counts.update(dict.fromkeys(text.split(","), count) if text else {})
+    return counts
 
 
 def drop_code(name: str | None) -> int:

@@ -88,7 +88,7 @@ class SetCounts:
                 self.splits.append((games, sum(each.files.values()), drops))
                 continue
             report = IngestReport()
-            columns = ("drop", "n_legal", "place", "archive")
+            columns = ("drop", "n_legal", "repairs", "place", "archive")
             for batch in open_catalogue(each.path).batches(columns, size=1 << 16):
                 report.add(batch)
                 self._add(batch.filter(batch["drop"].is_null()))

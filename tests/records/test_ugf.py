@@ -105,6 +105,43 @@ def test_trap(name: str) -> None:
     assert repr(readings(parse(data))) == repr([expected])  # NaN differs from itself
 
 
+LATER = ParseWarning.LATER_GAME
+NINE = record("AA,B1,1,0", Size="9")
+JOINED: dict[str, tuple[bytes, list[Reading]]] = {
+    "whole": (WHOLE + NINE, [kept(*PLAYED), kept(72, size=9, warnings=LATER)]),
+    "byte-order-mark": (WHOLE + b"\xef\xbb\xbf" + NINE, [kept(*PLAYED), kept(72, size=9, warnings=LATER)]),
+    "three": (NINE + WHOLE * 2, [kept(72, size=9), *[kept(*PLAYED, warnings=LATER)] * 2]),
+    "cut-in-number": (
+        WHOLE[:-3] + NINE,
+        [kept(*PLAYED, warnings=ParseWarning.TRUNCATED), kept(72, size=9, warnings=LATER)],
+    ),
+    "cut-in-text": (
+        record(QP, ".Text", "x") + NINE,
+        [kept(73, warnings=ParseWarning.TRUNCATED), kept(72, size=9, warnings=LATER)],
+    ),
+    "cut-in-header": (
+        b"[Header]\nSize=19\nHdcp=0,6" + NINE,
+        [kept(warnings=ParseWarning.TRUNCATED), kept(72, size=9, warnings=LATER)],
+    ),
+    "too-many": (
+        b"[Header]\nSize=9\n" * 70,
+        [
+            kept(size=9, handicap=NO_HANDICAP, warnings=ParseWarning.TRUNCATED),
+            *[kept(size=9, handicap=NO_HANDICAP, warnings=ParseWarning.TRUNCATED | LATER)] * 64,
+            Reading(DropReason.TOO_LARGE),
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", JOINED)
+def test_joined_records(name: str) -> None:
+    data, expected = JOINED[name]
+    parsed = parse(data)
+    assert readings(parsed) == expected
+    assert parsed.index.tolist() == list(range(len(expected)))
+
+
 @pytest.mark.slow
 def test_members_are_read_separately() -> None:
     check_members(read_ugf, [data for name, (data, _) in TRAPS.items() if "many" not in name])

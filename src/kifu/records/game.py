@@ -28,7 +28,7 @@ from kifu.records.games import (
     ParsedBlock,
     ParseWarning,
 )
-from kifu.records.meta import Result, parse_komi
+from kifu.records.meta import FOX_KOMI, Result, parse_komi
 from kifu.records.parse import parse_block
 from kifu.records.paths import AnyPath
 from kifu.records.ranks import Rank
@@ -36,13 +36,13 @@ from kifu.records.sgf import (
     as_block,
     final_setup,
     format_root,
-    is_simple_text,
     make_record,
     plain_properties,
+    property_text,
     read_block,
     root_properties,
 )
-from kifu.records.text import detect_codec, simple_text, unescape
+from kifu.records.text import detect_codec
 from kifu.records.tygem import load_index
 from kifu.viz.boards import draw_board, notebook_svg
 
@@ -166,8 +166,7 @@ class Game:
 
         Bytes outside the record's charset become U+FFFD. Line breaks and tabs of one-line texts become spaces.
         """
-        value = self.raw(name).decode(self.codec, "replace")
-        return simple_text(value) if is_simple_text(name) else unescape(value)
+        return property_text(name, self.raw(name).decode(self.codec, "replace"))
 
     @property
     def players(self) -> tuple[str, str]:
@@ -187,7 +186,8 @@ class Game:
     @property
     def komi(self) -> float | None:
         """KM in points, see `kifu.records.meta.parse_komi`; `text("KM")` is the text in the record."""
-        return parse_komi(self.text("KM"))
+        is_fox = any(value.startswith(b"foxwq") for value in self.properties.get("AP", ()))
+        return parse_komi(FOX_KOMI.get(self.text("KM"), self.text("KM")) if is_fox else self.text("KM"))
 
     @property
     def date(self) -> str:

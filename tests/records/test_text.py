@@ -91,7 +91,6 @@ def encodable(name: str, codec: str) -> bool:
         (b"Shift_JIS", "ascii", "plain", "utf_8"),
         (b"ISO-2022-JP", "iso2022_jp", "井山裕太", "iso2022_jp_ext"),
         (b"csISO2022JP", "iso2022_jp", "羽根直樹", "iso2022_jp_ext"),
-        (b"ISO-2022-KR", "iso2022_kr", "이창호", "iso2022_kr"),
         (b"ISO-2022-JP", "utf_8", "井山裕太", "utf_8"),
         (b"ISO-2022-JP", "ascii", "plain", "utf_8"),
         (b"KOI8-U", "koi8_u", "Їжак", "koi8_u"),

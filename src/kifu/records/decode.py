@@ -15,8 +15,8 @@ from kifu.records._bytes import ESCAPE, LEFT, LINE_FEED, SPACE, Int, is_utf8
 from kifu.records._sgf_tokens import end_of_value, find_game
 from kifu.records.games import FIELD_LIMIT, FIELDS, Bytes, ParsedBlock, TextFields
 from kifu.records.meta import FOX_KOMI
-from kifu.records.sgf import NAMES, as_array, charset_of, property_text, root_of
-from kifu.records.text import STATEFUL, choose_codec, codec_named, detect_codec, keeps_utf8
+from kifu.records.sgf import NAMES, as_array, charset_of, decode_value, root_of
+from kifu.records.text import STATEFUL, choose_codec, codec_named, detect_codec, keeps_utf8, simple_text
 
 Spans = npt.NDArray[np.int64]
 _Mask = npt.NDArray[np.bool_]
@@ -195,9 +195,8 @@ def _raw(text_fields: TextFields, f: int, g: int) -> bytes:
 
 
 def _decode_value(parsed: ParsedBlock, f: int, g: int, codec: str) -> bytes:
-    value = _raw(parsed.text_fields, f, g).decode(codec, "replace")
-    value = property_text(NAMES[f], value) if parsed.format == "sgf" and f < len(NAMES) else value
-    return value.encode("utf-8", "replace")
+    value = decode_value(dict(enumerate(NAMES)).get(f, ""), _raw(parsed.text_fields, f, g), codec)
+    return (simple_text(value) if parsed.format == "sgf" else value).encode("utf-8", "replace")
 
 
 def _buffers(

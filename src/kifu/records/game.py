@@ -34,15 +34,16 @@ from kifu.records.paths import AnyPath
 from kifu.records.ranks import Rank
 from kifu.records.sgf import (
     as_block,
+    decode_value,
     final_setup,
     format_root,
+    is_simple_text,
     make_record,
     plain_properties,
-    property_text,
     read_block,
     root_properties,
 )
-from kifu.records.text import detect_codec
+from kifu.records.text import detect_codec, simple_text, unescape
 from kifu.records.tygem import load_index
 from kifu.viz.boards import draw_board, notebook_svg
 
@@ -166,7 +167,8 @@ class Game:
 
         Bytes outside the record's charset become U+FFFD. Line breaks and tabs of one-line texts become spaces.
         """
-        return property_text(name, self.raw(name).decode(self.codec, "replace"))
+        value = decode_value(name, self.raw(name), self.codec)
+        return simple_text(value) if is_simple_text(name) else unescape(value)
 
     @property
     def players(self) -> tuple[str, str]:

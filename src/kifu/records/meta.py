@@ -196,17 +196,10 @@ _NUMBER_NAMES = (
 )
 _NUMBER_VALUES = (*range(1, 20), *range(20, 100, 10))
 _NUMBERS = {name: n for n, names in zip(_NUMBER_VALUES, _NUMBER_NAMES.split(",")) for name in names.split()}
-
-
-def _any_of(low: int, high: int, is_english: bool) -> str:
-    return "|".join(name for name, n in _NUMBERS.items() if low <= n <= high and name.isascii() == is_english)
-
-
-_KOREAN_ENDS = "".join(name[-1] for name in _NUMBERS if not name.isascii())
+_ENGLISH, _KOREAN = ("|".join(name for name in _NUMBERS if name.isascii() is each) for each in (True, False))
 _NUMBER_WORD = lazy_pattern(
-    r"\b(?:and )?(?:an? )?(?:half(?: an?)?"
-    rf"|(?:({_any_of(20, 90, True)})[-\s])?({_any_of(1, 19, True)})|({_any_of(20, 90, True)}))\b"
-    rf"|(?<![{_KOREAN_ENDS}])(?=[^\s집호])({_any_of(10, 90, False)})?({_any_of(1, 9, False)})?(?=\s*[집호])",
+    rf"\b(?:and )?(?:an? )?(?:half(?: an?)?|({_ENGLISH})(?:[-\s]({_ENGLISH}))?)\b"
+    rf"|(?<![{_KOREAN}])({_KOREAN})({_KOREAN})?(?=\s*[집호])",
     re.IGNORECASE,
 )
 _FRACTION = lazy_pattern(r"(\d+)分之(\d+)")
@@ -520,8 +513,8 @@ def _in_digits(text: str) -> str:
     """Return text with English and Korean numbers in digits, and parts of stones before 子: 1又1/4子 for 1子1/4."""
 
     def spell(word: re.Match[str]) -> str:
-        names = [name for name in word.groups() if name]
-        return str(sum(_NUMBERS[name.lower()] for name in names) or "1/2")
+        numbers = [_NUMBERS[name.lower()] for name in word.groups() if name]
+        return word[0] if len(numbers) > 1 and numbers[0] < 10 else str(sum(numbers) or "1/2")
 
     return _STONES_AND_PARTS.sub(r"又\1子", _FRACTION.sub(r"\2/\1", _NUMBER_WORD.sub(spell, text)))
 

@@ -41,7 +41,7 @@ from kifu.records.games import (
     TextFields,
     make_block,
 )
-from kifu.records.text import canonical_value, charsets, escape, one_line, simple_text, unescape
+from kifu.records.text import canonical_value, charsets, escape
 
 Spans = npt.NDArray[np.int64]
 
@@ -404,9 +404,10 @@ def is_simple_text(name: str) -> bool:
     return name in NAMES or (name in GAME_INFO and name != "GC")
 
 
-def property_text(name: str, value: str) -> str:
-    """Return the text of a value, unescaped; if it is simple text, in one line."""
-    return simple_text(value, name in _WITH_NUMBERS) if is_simple_text(name) else unescape(value)
+def decode_value(name: str, value: bytes, codec: str) -> str:
+    """Return the text of a property's value with its escapes, but without line breaks within numbers."""
+    text = value.decode(codec, "replace")
+    return re.sub(r"(?<=[\d.,])[\r\n]{1,2}(?=[\d.,])", "", text) if name in _WITH_NUMBERS else text
 
 
 def plain_properties(properties: Mapping[str, Sequence[bytes]], codec: str) -> dict[str, tuple[str, ...]]:
@@ -415,8 +416,8 @@ def plain_properties(properties: Mapping[str, Sequence[bytes]], codec: str) -> d
     for name, values in properties.items():
         if name in _DERIVED or (name == "HA" and re.fullmatch(rb"\s*[+-]?0+\s*", values[0])):
             continue
-        texts = [canonical_value(value.decode(codec, "replace")) for value in values]
-        plain[name] = tuple(one_line(text, name in _WITH_NUMBERS) if is_simple_text(name) else text for text in texts)
+        texts = [canonical_value(decode_value(name, value, codec)) for value in values]
+        plain[name] = tuple(re.sub("[\t-\r]", " ", text) if is_simple_text(name) else text for text in texts)
     return plain
 
 

@@ -61,17 +61,12 @@ _MORE_NAMES = {
     "cp949": ("ksc56011987",),
     "cp1252": ("ansi",),
     "utf_8": ("unicode",),
-    "koi8_u": ("cskoi8u",),
-    "koi8_t": (),
-    "cp874": (),
-    "cp720": (),
-    "cp737": (),
-    "mac_roman": ("mac", "csmacintosh"),
 }
+_WITHOUT_ALIAS = ("koi8_u", "koi8_t", "cp720", "cp737", "cp874")
 
 # Python codecs that are not character sets, or in which the syntax of SGF would not be ASCII.
 _UNUSABLE = re.compile(
-    r"utf_(7|16|32)|cp(037|273|424|500|875|1026|1140)$|hz$|johab$|mbcs$|tactis$"
+    r"utf_(7|16|32)|cp(037|273|424|500|875|1026|1140)$|iso2022_kr|hz$|johab$|mbcs$|tactis$"
     r"|(base64|bz2|hex|quopri|uu|zlib)_codec$|rot_13$"
 )
 
@@ -94,11 +89,11 @@ def _codecs() -> dict[str, str]:
     Besides Python's names there are those of registries: x-mac-roman, windows-874.
     """
     codecs = {}
-    for alias, codec in encodings.aliases.aliases.items():
+    for alias, codec in (*encodings.aliases.aliases.items(), *zip(_WITHOUT_ALIAS, _WITHOUT_ALIAS)):
         if not _UNUSABLE.match(codec):
             codecs[_plain(alias)] = codecs[_plain(codec)] = _SUPERSET.get(codec, codec)
     for codec, names in _MORE_NAMES.items():
-        codecs.update(dict.fromkeys((_plain(codec), *names), codec))
+        codecs.update(dict.fromkeys(names, codec))
     codecs |= {re.sub("^cp", "windows", name): codec for name, codec in codecs.items()}
     codecs |= {f"x{name}": codec for name, codec in codecs.items() if f"x{name}" not in codecs}
     return {name: codec for name, codec in codecs.items() if len(name) <= 12}
@@ -182,8 +177,8 @@ def _score(text: str, codec: str) -> float:
     return sum(_commonness(char, codec) for char in chars) / len(chars)
 
 
-STATEFUL = frozenset(codec for codec in encodings.aliases.aliases.values() if codec.startswith("iso2022"))
-"""Codecs of seven bits, in which escape sequences make letters parts of characters."""
+STATEFUL = frozenset(codec for codec in encodings.aliases.aliases.values() if codec.startswith("iso2022_jp"))
+"""Codecs of seven bits, in which escape sequences make ASCII parts of characters."""
 
 
 def decodes(text: bytes, codec: str) -> bool:
@@ -300,7 +295,7 @@ def choose_codec(ca: bytes | None, text: bytes, more: bytes = b"") -> str:
     """
     codec = codec_named(ca) if ca else None
     usable = bool(codec) and _mostly_decodes(text, codec or "")
-    if codec and codec in STATEFUL and b"\x1b" in text and decodes(text, codec):
+    if codec and usable and codec in STATEFUL and b"\x1b" in text:
         return codec
     if text.isascii() or (decodes(text, "utf_8") and (keeps_utf8(ca) or not usable or _looks_like_utf8(text))):
         return "utf_8"
@@ -312,20 +307,9 @@ def unescape(value: str) -> str:
     return re.sub(r"\\(\r\n|\n\r|.)", lambda m: m[1].strip("\r\n"), value, flags=re.DOTALL)
 
 
-_LINE_BREAK = "\r\n|\n\r|[\r\n]"
-_NUMBER_BREAK = re.compile(rf"(?<=[\d.,])(?:{_LINE_BREAK})(?=[\d.,])")
-
-
-def one_line(text: str, has_numbers: bool = False) -> str:
-    """Return text with each line break and other white space as one space; one within a number is removed."""
-    if has_numbers:
-        text = _NUMBER_BREAK.sub("", text)
-    return re.sub(f"{_LINE_BREAK}|[\t-\r]", " ", text)
-
-
-def simple_text(value: str, has_numbers: bool = False) -> str:
-    """Return the text of a value in one line, unescaped, see `one_line`."""
-    return one_line(unescape(value), has_numbers)
+def simple_text(value: str) -> str:
+    """Return the text of a value in one line: unescaped, each line break and other white space as one space."""
+    return re.sub("\r\n|\n\r|[\t-\r]", " ", unescape(value))
 
 
 def escape(text: str) -> str:

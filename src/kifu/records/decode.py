@@ -31,6 +31,7 @@ BROKEN = 16  # contains white space other than spaces
 _CODEC_BYTES = 1 << 20
 
 _FIELD_CHARSET = FIELDS.index("charset")
+_NAME_OF_FIELD = dict(enumerate(NAMES))
 _PLAYERS = ("black", "white")
 _UTF8 = "utf_8"
 _WHITE_SPACE = bytes(range(33))  # as in the SGF scanner, control characters included
@@ -195,7 +196,7 @@ def _raw(text_fields: TextFields, f: int, g: int) -> bytes:
 
 
 def _decode_value(parsed: ParsedBlock, f: int, g: int, codec: str) -> bytes:
-    value = decode_value(dict(enumerate(NAMES)).get(f, ""), _raw(parsed.text_fields, f, g), codec)
+    value = decode_value(_NAME_OF_FIELD.get(f, ""), _raw(parsed.text_fields, f, g), codec)
     return (simple_text(value) if parsed.format == "sgf" else value).encode("utf-8", "replace")
 
 

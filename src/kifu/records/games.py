@@ -533,9 +533,8 @@ def read_members(
 ) -> ParsedBlock:
     """Read every game of a block in a format whose files may be joined.
 
-    Args:
-        find_games: Yields the spans of the games in a member's text, which have a `start`.
-        read_game: Returns the game of a span, whose `start` and `stop` are places in the text.
+    The functions yield the spans of a member's games, each with its `start`, and return the game of a span, whose
+    `start` and `stop` are places in the member.
     """
     games = []
     for k in range(len(block)):

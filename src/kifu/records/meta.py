@@ -66,12 +66,6 @@ _FORMS: tuple[tuple[OvertimeKind, str], ...] = (
     ("canadian", rf"{_SPAN}\s*(?:per|/)\s*{_COUNT} stones(?: canadian byoyomi)?"),
     ("fischer", rf"with {_SPAN} extra per move"),
 )
-_MAIN_BEFORE = lazy_pattern(
-    r"(?:[a-z ]{1,20}:\s*)?(?P<main>\d{1,4} (?:days?|hours?)(?: and \d{1,2} hours?)?)\s+(?:\+\s*|(?=with))",
-    re.IGNORECASE,
-)
-"""The main time that DGS writes before an overtime, behind the name of its kind in some versions."""
-
 _OVERTIMES = tuple((kind, lazy_pattern(form, re.IGNORECASE)) for kind, form in _FORMS)
 
 _MOVES = 120
@@ -264,16 +258,18 @@ def _plain_minutes(text: str) -> float | None:
 
 
 def _split_limit(text: str) -> Iterator[tuple[float, Overtime | None]]:
-    """Yield readings of a limit as minutes of main time and an overtime behind it, which a plus may precede.
+    """Yield readings of a limit as minutes of main time and an overtime behind it, None if that is unclear.
 
-    The longest main time comes first. Behind a plus, the overtime may be unclear.
+    The longest main time comes first. Some versions of DGS write the name of the overtime before the main time.
     """
-    ends = [] if _plain_overtime(text) else [part.end() for part in _PART.finditer(text)]
-    for end in sorted([*ends, *(plus.start() for plus in re.finditer(r"\s*\+", text))], reverse=True):
+    is_whole = _plain_overtime(text)
+    text = re.sub("^[A-Za-z ]{1,20}: *", "", text)
+    ends = [] if is_whole else [part.end() for part in _PART.finditer(text)]
+    for end in sorted([*ends, *(plus.start() for plus in re.finditer(r" ?\+", text))], reverse=True):
         minutes, rest = _plain_minutes(text[:end]), text[end:].lstrip(" ,;、")
         is_unclear = rest.startswith("+") and _plain_overtime(rest)  # Fischer, or byo-yomi
         overtime = None if is_unclear else _plain_overtime(rest.removeprefix("+").lstrip())
-        if minutes is not None and (overtime or (rest.startswith("+") and _PART.search(rest))):
+        if minutes is not None and (overtime or (rest.startswith("+") and _PART.search(rest)) or rest[:7] == "without"):
             yield minutes, overtime
 
 
@@ -309,8 +305,6 @@ def parse_overtime(text: str) -> Overtime | None:
     text = normalize(text)
     if cgoban := _CGOBAN.fullmatch(text):
         text = cgoban["periods"] or f"{cgoban['stones'] or '0'}/{cgoban['by']}"
-    elif main := _MAIN_BEFORE.match(text):
-        text = text[main.end() :]
     overtime = _plain_overtime(text)
     return overtime or next((overtime for _, overtime in _split_limit(text)), None)
 
@@ -325,13 +319,12 @@ def _plain_overtime(text: str) -> Overtime | None:
 
 
 def parse_main_before(overtime: str) -> float | None:
-    """Parse the main time that DGS writes in its overtime: "14 days + 1 day per move and 10 extra periods".
+    """Parse the main time in an overtime, as DGS writes it: "14 days + 1 day per move and 10 extra periods".
 
     Returns:
         Minutes; None for any other text.
     """
-    match = _MAIN_BEFORE.match(normalize(overtime))
-    return parse_minutes(match["main"]) if match else None
+    return next((minutes for minutes, _ in _split_limit(normalize(overtime))), None)
 
 
 def thinking_seconds(minutes: float | None, overtime: Overtime | None) -> float | None:

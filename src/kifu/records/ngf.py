@@ -48,14 +48,16 @@ from kifu.records.text import choose_codec
 _MOVE = re.compile(rb"(?:\A|(?<=[\r\n]))[\0-\t\v\f\x0e- ]*PM[^\r\n]{2}([BW][^\r\n]{2})[^\r\n]*")
 """A line of a move, such as PMABBREER: its colour and point. The last two letters repeat the point."""
 
-_BLANKS, _LINE, _END = rb"[\0-\t\v\f\x0e- ]*+", rb"[^\r\n]*+", rb"(?:\r\n|[\r\n])"
+_BLANKS, _LINE, _END = rb"[\0-\t\v\f\x0e- ]*+", rb"[^\r\n]{0,199}+", rb"(?:\r\n|[\r\n])"
 _NUMBER, _WHOLE_MOVE = _BLANKS + rb"-?[0-9]{1,3}" + _BLANKS + _END, rb"PM[A-Z]{2}[BW][A-Z]{4}"
 _HEADER = re.compile(
     rb"(?:\A|(?<=[\r\n\]])|(?<=" + _WHOLE_MOVE + rb"))(?!" + _BLANKS + _WHOLE_MOVE + rb")"
     rb"(?:(?<!\])" + _LINE + _END + _NUMBER + 3 * (_LINE + _END) + 3 * _NUMBER + _BLANKS + rb"[0-9]{4}"
     rb"|(?:\xef\xbb\xbf)?(?:GI" + _LINE + _END + rb"){6}GI" + _NUMBER + rb")"
 )
-"""The lines of a header up to the date or the size, in the two dialects. Its title may follow a move in one line."""
+"""The lines of a header up to the date or the size, in the two dialects. Its title may follow a move in one line, so
+the length of lines is limited.
+"""
 
 _CUT_LINE = re.compile(rb"(?:\A|(?<=[\r\n]))[\0-\t\v\f\x0e- ]*P[^\r\n]{0,7}\Z")
 
@@ -91,7 +93,7 @@ def _find_games(text: bytes) -> Iterator[slice]:
     first = next(headers, len(text))
     before = text[:first]
     is_game = _MOVE.search(before) or _number(_read_lines(before[:FIELD_LIMIT].decode("latin-1")).get("size", ""))
-    for start, stop in pairwise(chain([0] * bool(is_game), [first] * bool(text[first:]), headers, [len(text)])):
+    for start, stop in pairwise(chain([0] * bool(is_game), [first] * (first < len(text)), headers, [len(text)])):
         yield slice(start, stop)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -77,41 +79,28 @@ def test_trap(name: str) -> None:
     assert readings(parse(data)) == [expected]
 
 
-LATER = ParseWarning.LATER_GAME
-NINE = record("PMABBBBBB", size="9", title="Next")
-GI = GI_RECORD.encode("gb18030")
-JOINED: dict[str, tuple[bytes, list[Reading]]] = {
-    "whole": (HEADER + MOVE + NINE, [kept(73), kept(0, size=9, warnings=LATER)]),
-    "three": (NINE * 2 + HEADER, [kept(0, size=9), kept(0, size=9, warnings=LATER), kept(warnings=LATER)]),
-    "crlf": ((HEADER + MOVE + NINE).replace(b"\n", b"\r\n"), [kept(73), kept(0, size=9, warnings=LATER)]),
-    "byte-order-mark": (HEADER + MOVE + b"\xef\xbb\xbf" + NINE, [kept(73), kept(0, size=9, warnings=LATER)]),
-    "in-one-line": (HEADER + MOVE[:-1] + NINE, [kept(73), kept(0, size=9, warnings=LATER)]),
-    "cut-in-move": (HEADER + MOVE + MOVE[:5] + NINE, [kept(73), kept(0, size=9, warnings=LATER)]),
-    "cut-in-header": (
-        b"Title\n19\nA\nB" + NINE,
-        [kept(handicap=NO_HANDICAP, warnings=ParseWarning.TRUNCATED), kept(0, size=9, warnings=LATER)],
-    ),
-    "text-before": (b"mail\n" + NINE, [kept(0, size=9, warnings=ParseWarning.JUNK_BEFORE)]),
-    "gi": (GI * 2, [kept(73, 60 | W), kept(73, 60 | W, warnings=LATER)]),
-    "gi-in-one-line": (GI[:-1] + GI, [kept(73, 60 | W), kept(73, 60 | W, warnings=LATER)]),
-    "both": (GI + NINE + GI, [kept(73, 60 | W), kept(0, size=9, warnings=LATER), kept(73, 60 | W, warnings=LATER)]),
-    "too-many": (
-        NINE[:-10] * 64 + b"Title\n19\nA\nB\nC\n0\n0\n7\n2017\n" * 12,
-        [kept(size=9)] + [kept(size=9, warnings=LATER)] * 63,
-    ),
+NINE, GI = record("PMABBBBBB", size="9", title="Next"), GI_RECORD.encode("gb18030")
+FIRST: dict[str, bytes] = {
+    "whole": HEADER + MOVE, "crlf": (HEADER + MOVE).replace(b"\n", b"\r\n"), "line-break-missing": HEADER + MOVE[:-1],
+    "cut-in-header": b"Title\n19\nA\nB\n", "cut-in-repetition": HEADER + MOVE + b"PMACWEE\n", "gi": GI,
+    "gi-line-break-missing": GI[:-1], "no-moves": HEADER, "moves-alone": MOVE,
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", JOINED)
+@pytest.mark.parametrize("name", FIRST)
 def test_joined_records(name: str) -> None:
-    data, expected = JOINED[name]
-    parsed = parse(data)
-    found = readings(parsed)
-    assert found[: len(expected)] == expected
-    assert parsed.index.tolist() == list(range(len(found)))
-    assert len(found) == len(expected) or found[-1].drop == DropReason.TOO_LARGE
-    if name == "whole":
-        assert [texts_of(parsed, g)["title"] for g in (0, 1)] == ["Rated game", "Next"]
+    expected = [readings(parse(data))[0] for data in (FIRST[name], GI, NINE)]
+    later = [replace(each, warnings=each.warnings | ParseWarning.LATER_GAME) for each in expected[1:]]
+    parsed = parse((b"\xef\xbb\xbf" if name == "whole" else b"").join((FIRST[name], GI, NINE)))
+    assert readings(parsed) == [expected[0], *later]
+    assert (parsed.index.tolist(), texts_of(parsed, 2)["title"]) == ([0, 1, 2], "Next")
+
+
+def test_cut_records_before_others() -> None:
+    nine = kept(0, size=9, warnings=ParseWarning.LATER_GAME)
+    assert readings(parse(HEADER + MOVE + MOVE[:5] + NINE)) == [kept(73), nine]
+    assert readings(parse(b"Title\n19\nA\nB" + NINE))[1] == nine
+    assert readings(parse(b"mail\n" + NINE)) == [kept(0, size=9, warnings=ParseWarning.JUNK_BEFORE)]
 
 
 def test_members_are_read_separately() -> None:

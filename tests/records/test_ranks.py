@@ -35,8 +35,7 @@ RANKS = {
     "Honorary Honinbo 9p": "9p", "女流名人 五段": "5d", "4d*, IGS": "4d*", "3 kyu, AGA": "3k", "碁聖": None,
     "1004p": None, "1,004p": None, "5k, now 3d": None, "9d, 9p": None, "Table 9d": None, "5, dan": None,
     # decoded by another charset
-    "9\xb6\xce": "9d", "9\xe6\xae\xb5": "9d", "9\x92i": "9d", "9\u2019i": "9d", "9\xb4\xdc": "9d", "3\xbc\xb6": "3k",
-    "3\xb1\xde": "3k", "\xce\xe5\xb6\xce": "5d", "\xd6\xb0\xd2\xb5\xbe\xc5\xb6\xce": "9p", "9\xb6": None,
+    "9\xb6\xce": "9d", "9\xe6\xae\xb5": "9d", "9\u2019i": "9d", "\xd6\xb0\xd2\xb5\xbe\xc5\xb6\xce": "9p", "9\xb6": None,
 }  # fmt: skip
 
 

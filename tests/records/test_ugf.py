@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -105,41 +107,25 @@ def test_trap(name: str) -> None:
     assert repr(readings(parse(data))) == repr([expected])  # NaN differs from itself
 
 
-LATER = ParseWarning.LATER_GAME
 NINE = record("AA,B1,1,0", Size="9")
-JOINED: dict[str, tuple[bytes, list[Reading]]] = {
-    "whole": (WHOLE + NINE, [kept(*PLAYED), kept(72, size=9, warnings=LATER)]),
-    "byte-order-mark": (WHOLE + b"\xef\xbb\xbf" + NINE, [kept(*PLAYED), kept(72, size=9, warnings=LATER)]),
-    "three": (NINE + WHOLE * 2, [kept(72, size=9), *[kept(*PLAYED, warnings=LATER)] * 2]),
-    "cut-in-number": (
-        WHOLE[:-3] + NINE,
-        [kept(*PLAYED, warnings=ParseWarning.TRUNCATED), kept(72, size=9, warnings=LATER)],
-    ),
-    "cut-in-text": (
-        record(QP, ".Text", "x") + NINE,
-        [kept(73, warnings=ParseWarning.TRUNCATED), kept(72, size=9, warnings=LATER)],
-    ),
-    "cut-in-header": (
-        b"[Header]\nSize=19\nHdcp=0,6" + NINE,
-        [kept(warnings=ParseWarning.TRUNCATED), kept(72, size=9, warnings=LATER)],
-    ),
-    "too-many": (
-        b"[Header]\nSize=9\n" * 70,
-        [
-            kept(size=9, handicap=NO_HANDICAP, warnings=ParseWarning.TRUNCATED),
-            *[kept(size=9, handicap=NO_HANDICAP, warnings=ParseWarning.TRUNCATED | LATER)] * 64,
-            Reading(DropReason.TOO_LARGE),
-        ],
-    ),
-}
+FIRST: dict[str, bytes] = {
+    "whole": WHOLE, "byte-order-mark": WHOLE + b"\xef\xbb\xbf", "cut-in-number": WHOLE[:-3], "cut-in-point": WHOLE[:-8],
+    "cut-in-text": record(QP, ".Text", "x"), "cut-in-header": b"[Header]\nSize=19\nHdcp=0,6",
+    "no-data": b"[Header]\nSize=9\n", "encrypted": record(QP, Crypt="9666,XYZ,READ_WRITE"),
+    "comment-after": WHOLE + b"[Comment]\nx\n",
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("name", JOINED)
+@pytest.mark.parametrize("name", FIRST)
 def test_joined_records(name: str) -> None:
-    data, expected = JOINED[name]
-    parsed = parse(data)
-    assert readings(parsed) == expected
-    assert parsed.index.tolist() == list(range(len(expected)))
+    expected = [readings(parse(data))[0] for data in (FIRST[name], NINE, WHOLE)]
+    later = [replace(each, warnings=each.warnings | ParseWarning.LATER_GAME) for each in expected[1:]]
+    parsed = parse(FIRST[name] + NINE + WHOLE)
+    assert (readings(parsed), parsed.index.tolist()) == ([expected[0], *later], [0, 1, 2])
+
+
+def test_too_many_joined_records() -> None:
+    assert parse(b"[Header]\nSize=9\n" * 70).games.drop.tolist() == [DropReason.KEPT] * 65 + [DropReason.TOO_LARGE]
 
 
 @pytest.mark.slow

@@ -89,6 +89,15 @@ def encodable(name: str, codec: str) -> bool:
         (b"UTF-16", "cp1252", "Müller", "cp1252"),  # SGF's own bytes would not be ASCII
         (None, "cp949", "이창호 조훈현 결승", "cp949"),
         (b"Shift_JIS", "ascii", "plain", "utf_8"),
+        (b"ISO-2022-JP", "iso2022_jp", "井山裕太", "iso2022_jp_ext"),
+        (b"csISO2022JP", "iso2022_jp", "羽根直樹", "iso2022_jp_ext"),
+        (b"ISO-2022-JP", "utf_8", "井山裕太", "utf_8"),
+        (b"ISO-2022-JP", "ascii", "plain", "utf_8"),
+        (b"KOI8-U", "koi8_u", "Їжак", "koi8_u"),
+        (b"windows-874", "cp874", "สมชาย", "cp874"),
+        (b"x-mac-roman", "mac_roman", "Müller", "mac_roman"),
+        (b"x-mac-cyrillic", "mac_cyrillic", "Шикшин", "mac_cyrillic"),
+        (b"x-euc-jp", "euc_jp", "加藤正夫", "euc_jp"),
     ],
 )
 def test_choose_codec(ca: bytes | None, codec: str, text: str, expected: str) -> None:

@@ -12,7 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import IntFlag
-from typing import NamedTuple
+from itertools import islice
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -38,10 +39,11 @@ FIELD_LIMIT = 64 << 10
 
 FIELDS = (
     "black", "white", "black_rank", "white_rank", "result", "komi", "date", "time", "overtime", "rules", "event",
-    "round", "place", "title", "charset", "periods", "period_seconds", "game_type",
+    "round", "place", "title", "charset", "periods", "period_seconds", "server", "game_type", "programs",
 )  # fmt: skip
 """Text fields of a game: PB, PW, BR, WR, RE, KM, DT, TM, OT, RU, EV, RO, PC, GN and CA of SGF, in this order, TC and
-TT, in which Fox writes its overtime, and gtype of KataGo's comment on the root.
+TT, in which Fox writes its overtime, AP if it is Fox's, gtype of KataGo's comment on the root, and the players that the
+server marks as programs, as in the catalogue's column `program`.
 """
 
 
@@ -518,6 +520,44 @@ def assemble(record_format: str, block: RecordBlock, games: Sequence[SingleGame]
         codecs=[game.codec for game in games],
         seconds=_seconds(games),
     )
+
+
+_GAMES_ALWAYS, _BYTES_PER_GAME = 64, 1024
+"""A member may have this many games plus one for each kibibyte; the rest is one more row, `TOO_LARGE`."""
+
+_NOT_JUNK = bytes(range(33)) + b"\xef\xbb\xbf"
+
+
+def read_members(
+    record_format: str,
+    block: RecordBlock,
+    find_games: Callable[[bytes], Iterable[Any]],
+    read_game: Callable[[bytes, Any, ParseWarning], SingleGame],
+) -> ParsedBlock:
+    """Read every game of a block in a format whose files may be joined.
+
+    The functions yield the spans of a member's games, each with its `start`, and return the game of a span, whose
+    `start` and `stop` are places in the member.
+    """
+    games = []
+    for k in range(len(block)):
+        start, stop, drop = int(block.start[k]), int(block.stop[k]), DropReason(block.drop[k])
+        text = block.data[start:stop].tobytes() if drop == DropReason.KEPT else b""
+        most = _GAMES_ALWAYS + len(text) // _BYTES_PER_GAME
+        spans = list(islice(find_games(text), most + 1)) if text else []
+        if not spans:
+            games.append(SingleGame(k, start, stop, drop=drop or DropReason.NO_RECORD))
+            continue
+        is_junk = text[: spans[0].start].strip(_NOT_JUNK)
+        warnings = [ParseWarning.JUNK_BEFORE if is_junk else ParseWarning(0)] + [ParseWarning.LATER_GAME] * most
+        found = [read_game(text, span, warning) for span, warning in zip(spans[:most], warnings)]
+        if len(spans) > most:
+            found.append(SingleGame(k, spans[most].start, len(text), drop=DropReason.TOO_LARGE))
+        games += [
+            replace(game, member=k, index=index, start=start + game.start, stop=start + game.stop)
+            for index, game in enumerate(found)
+        ]
+    return assemble(record_format, block, games)
 
 
 def _offsets(lengths: Sequence[int]) -> npt.NDArray[np.int64]:

@@ -18,10 +18,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kifu.arrays import MoveArrays
 from kifu.errors import DropReason, FormatError
 from kifu.kernel import writable_view
 from kifu.point import MAX_SIZE
-from kifu.records.games import MAX_MOVES, NO_HANDICAP, GameArrays, MoveArrays, ParseWarning
+from kifu.records.games import MAX_MOVES, NO_HANDICAP, GameArrays, ParseWarning
 
 VERSION = 3
 """Version of the columns, stored in the Parquet metadata under `kifu.catalogue`."""

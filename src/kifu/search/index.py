@@ -22,11 +22,11 @@ from blake3 import blake3
 from isal.isal_zlib import crc32
 from pydantic import Field, ValidationError
 
+from kifu.arrays import MoveArrays
 from kifu.config import StrictModel, first_invalid
 from kifu.corpus.catalogue import SEARCH_SUFFIX
 from kifu.corpus.partitions import Count, Hash
 from kifu.errors import FormatError
-from kifu.go.replay import GamesLike
 from kifu.io import BLOCK_BYTES, BlockSums, bytes_at, open_regular, read_at
 from kifu.point import MAX_SIZE, NO_POINT, WHITE
 from kifu.search.continuations import GameInfo
@@ -234,7 +234,7 @@ class SearchIndex:
         packed: npt.NDArray[np.uint64] = candidates[left : np.searchsorted(candidates, bounds[1], "right")]
         return packed
 
-    def traces(self, games: GamesLike, first: int = 0) -> Traces:
+    def traces(self, games: MoveArrays, first: int = 0) -> Traces:
         """Return the traces of consecutive games. games: the games from row `first` of the Parquet file on."""
         stop = first + len(games.width)
         offset, plies = self.read("capture_offset", first, stop + 1), self.read("plies", first, stop)

@@ -16,13 +16,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kifu.arrays import Bools
+from kifu.arrays import Bools, MoveArrays
 from kifu.corpus.catalogue import RowShard, open_catalogue, read_shard
 from kifu.corpus.schema import PLAYED_COLUMNS, SCHEMA, move_arrays
 from kifu.errors import GameError, RecipeError
 from kifu.execution.executor import Executor
 from kifu.progress import ProgressFactory, silent
-from kifu.records.games import MoveArrays
 from kifu.search.continuations import (
     INFO_COLUMNS,
     UNKNOWN_YEAR,

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, Self
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -367,7 +367,7 @@ def _write_tokens(  # noqa: PLR0913 - kernel
     """Write the tokens of games; see `Tokenizer.encode`.
 
     Args:
-        width: Like the next six as in `kifu.records.games.MoveArrays`.
+        width: Like the next six as in `kifu.arrays.MoveArrays`.
         ends: [K] int64, receives the end of each game in `tokens`.
     """
     at = 0
@@ -570,21 +570,21 @@ def pack_tokens(data: TokenGames, games: Numbers, length: int, symmetry: Numbers
     return TokenRows(rows(tokens, tokenizer.padding), rows(position.astype(np.int32), 0), segment)
 
 
-class TokenWriter:
+class TokenWriter(ExitStack):
     """Writes a tokens@1 directory, which appears under its name when `commit` returns. A context manager."""
 
     def __init__(self, path: Path, tokenizer: Tokenizer) -> None:
         """Create the files. Raises OutputError."""
+        super().__init__()
         self._tokenizer = tokenizer
         self._end = 0
-        self._stack = ExitStack()
         with ExitStack() as stack:
             self._folder = stack.enter_context(AtomicDirectory(path, TOKENS_INDEX))
             self._files = [ArrayFile(self._folder, name, dtype, (), 0) for name, dtype in _COLUMNS.items()]
             for file in self._files:
                 stack.callback(file.discard)
             self._files[1].append(np.zeros(1, np.int64))
-            self._stack = stack.pop_all()
+            self.push(stack.pop_all())
 
     def append(self, tokens: Tokens, ends: Indices, games: Hashes) -> None:
         """Append games: the result of `Tokenizer.encode`, and the id of each game. Raises OutputError."""
@@ -611,12 +611,6 @@ class TokenWriter:
             }
         )
         return WriteReport(games, written)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self._stack.__exit__(*error)
 
 
 def is_tokens(path: Path) -> bool:

@@ -14,7 +14,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -41,8 +40,7 @@ from kifu.katago.targets import UNKNOWN_WINNER, GameSpan, TargetScratch, fill_ta
 from kifu.planes.encoder import fixed_context
 from kifu.planes.registry import KATAGO22
 from kifu.point import BLACK, WHITE
-from kifu.recipes.pipeline import BuildOptions, BuildReport, ManifestCounts, SetPlan, build_sets, row_slices
-from kifu.records.paths import Paths
+from kifu.recipes.pipeline import ManifestCounts, SetPlan, row_slices
 
 FORMAT = "katago-npz@1"
 
@@ -55,27 +53,27 @@ _PIECES = 2
 _WINNERS = {"black": BLACK, "white": WHITE, "draw": 0}
 
 
-def build_katago(
-    recipe: KatagoRecipe, sources: Paths, output: Path, options: BuildOptions
-) -> list[BuildReport[Manifest]]:
-    """Build a directory of KataGo's training files for each set, see `kifu.recipes.pipeline.build`.
+def write_rows(recipe: KatagoRecipe, plan: SetPlan) -> Manifest:
+    """Write a directory of KataGo's training files, see `kifu.recipes.pipeline.build_sets`.
 
     Rows are in the order of the games; shuffle.py shuffles them. Games are played twice, first to count their rows.
     """
-    return build_sets(recipe, "", _build_set, sources, output, options)
-
-
-def _build_set(recipe: KatagoRecipe, plan: SetPlan) -> Manifest:
+    meta = recipe.metadata is not None
     with (
         ManifestCounts(plan.set, plan.path) as counts,
-        KataWriter(
-            plan.path,
-            rows_per_file=recipe.rows_per_file,
-            compression=recipe.compression,
-            meta=recipe.metadata is not None,
-        ) as writer,
+        KataWriter(plan.path, rows_per_file=recipe.rows_per_file, compression=recipe.compression, meta=meta) as writer,
     ):
-        _write_rows(recipe, plan, _count_rows(recipe, plan, counts), writer)
+        shards, job = _count_rows(recipe, plan, counts), RenderRows(recipe)
+        rows = sum(int(shard.counts.sum()) for shard in shards)
+        with plan.progress(f"building {plan.path.name}", rows, "rows") as bar:
+            for rendered in plan.executor.run(job.process, shards, job.read):
+                if isinstance(rendered, KataRows):
+                    writer.write(rendered)
+                    bar.advance(rendered.size)
+                else:
+                    for piece in rendered:
+                        writer.append(piece)
+                        bar.advance(piece.rows)
         written = writer.commit({"recipe": recipe.name, "title": recipe.title, "set": plan.set})
         return counts.manifest(recipe, plan.games, plan.sources, written, FORMAT, KATAGO22.name)
 
@@ -97,19 +95,6 @@ def _count_rows(recipe: KatagoRecipe, plan: SetPlan, counts: ManifestCounts) -> 
                     shards.append(RenderShard(unit, start, rows_of_unit))
                     start += int(rows_of_unit.sum())
     return shards
-
-
-def _write_rows(recipe: KatagoRecipe, plan: SetPlan, shards: list[RenderShard], writer: KataWriter) -> None:
-    job, rows = RenderRows(recipe), sum(int(shard.counts.sum()) for shard in shards)
-    with plan.progress(f"building {plan.path.name}", rows, "rows") as bar:
-        for rendered in plan.executor.run(job.process, shards, job.read):
-            if isinstance(rendered, KataRows):
-                writer.write(rendered)
-                bar.advance(rendered.size)
-            else:
-                for piece in rendered:
-                    writer.append(piece)
-                    bar.advance(piece.rows)
 
 
 @dataclass(frozen=True, slots=True)

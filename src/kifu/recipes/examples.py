@@ -46,17 +46,8 @@ from kifu.execution.range_sort import (
 from kifu.go.positions import Positions
 from kifu.planes.encoder import CONTEXT_COLUMNS, FrameEncoder
 from kifu.progress import Progress
-from kifu.recipes.pipeline import (
-    BuildOptions,
-    BuildReport,
-    ManifestCounts,
-    RowSlice,
-    SetJob,
-    SetPlan,
-    build_sets,
-)
+from kifu.recipes.pipeline import ManifestCounts, RowSlice, SetJob, SetPlan
 from kifu.recipes.schema import ExamplesRecipe, TokensRecipe
-from kifu.records.paths import Paths
 
 CHUNK_BYTES = 4 << 20
 """Packed planes that are rendered at once, about."""
@@ -99,7 +90,6 @@ class _ExampleChunk(NamedTuple):
     elsewhere: int
 
     def columns(self) -> Columns:
-        """Return the columns of the `Batch` and its keys."""
         columns: Columns = self.content.columns()
         return columns | {KEYS: self.keys}
 
@@ -171,7 +161,7 @@ class _ExampleJob(SetJob):
         counts = np.bincount(game, minlength=len(batch))[rows]
         prepared: Any = content
         if self.recipe.order == "corpus":
-            prepared = self.writer.prepare(content.with_runs(_runs(batch, rows, counts)), self.layout)
+            prepared = self.writer.prepare(replace(content, runs=_runs(batch, rows, counts)), self.layout)
         return _ExampleChunk(
             prepared, keys, (item.first + rows).astype(np.int32), counts.astype(np.int32),
             content.ply.astype(np.uint16), drops, elsewhere,
@@ -246,18 +236,12 @@ def _runs(batch: pa.RecordBatch, rows: npt.NDArray[np.int64], counts: npt.NDArra
     return GameRuns(batch["archive"].take(pa.array(some)).to_pylist(), members, counts[counts > 0])
 
 
-def build_examples(
-    recipe: ExamplesRecipe, sources: Paths, output: Path, options: BuildOptions
-) -> list[BuildReport[Manifest]]:
-    """Build the data sets of a recipe, see `kifu.recipes.pipeline.build`.
+def write_examples(recipe: ExamplesRecipe, plan: SetPlan) -> Manifest:
+    """Write a data set of examples, see `kifu.recipes.pipeline.build_sets`.
 
     Memory is that of `ingest` plus a few chunks per thread; shuffling takes 128 MiB for two ranges and 100 MiB for each
     thread, and disk space for the packed examples, compressed with LZ4.
     """
-    return build_sets(recipe, recipe.example_format.suffix, _write_examples, sources, output, options)
-
-
-def _write_examples(recipe: ExamplesRecipe, plan: SetPlan) -> Manifest:
     layout, job = recipe.layout(), _ExampleJob(recipe, plan.set)
     expected = sum(plan.executor.run(job.count, plan.shards, job.read(_GAMES)))
     with (
@@ -321,14 +305,8 @@ def _progress(doing: str, plan: SetPlan, expected: int) -> AbstractContextManage
     return plan.progress(f"{doing} {plan.path.name}", expected, "examples")
 
 
-def build_tokens(
-    recipe: TokensRecipe, sources: Paths, output: Path, options: BuildOptions
-) -> list[BuildReport[Manifest]]:
-    """Build a tokens@1 directory for each set, whose examples are games, see `kifu.recipes.pipeline.build`."""
-    return build_sets(recipe, "", _write_tokens, sources, output, options)
-
-
-def _write_tokens(recipe: TokensRecipe, plan: SetPlan) -> Manifest:
+def write_tokens(recipe: TokensRecipe, plan: SetPlan) -> Manifest:
+    """Write a tokens@1 directory, whose examples are games, see `kifu.recipes.pipeline.build_sets`."""
     job = _WriteTokens(recipe, plan.set)
     with (
         ManifestCounts(plan.set, plan.path) as counts,

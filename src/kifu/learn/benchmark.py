@@ -179,7 +179,8 @@ def benchmark(
     entrants = _open(nets, symmetries)
     paths = as_list(sources)
     rows = _read_rows(paths, benchmark_sets, jobs)
-    parts = [(benchmark_set, _rows_of(rows, benchmark_set)) for benchmark_set in benchmark_sets]
+    canonical = to_numpy(rows["canonical"])
+    parts = [(each, rows.filter(pa.array(np.isin(canonical, each.keys()[:, 0])))) for each in benchmark_sets]
     if not any(len(part) for _, part in parts):
         names = ", ".join(str(as_path(path)) for path in paths)[:200]
         raise SourceError(f"{names} holds no game of {', '.join(each.name for each in benchmark_sets)}")
@@ -223,10 +224,6 @@ def _read_rows(
     order = np.lexsort((to_numpy(rows["id"]), canonical))
     _, first = np.unique(canonical[order], return_index=True)
     return rows.take(pa.array(order[first]))
-
-
-def _rows_of(rows: pa.RecordBatch, benchmark_set: BenchmarkSet) -> pa.RecordBatch:
-    return rows.filter(pa.array(np.isin(to_numpy(rows["canonical"]), benchmark_set.keys()[:, 0])))
 
 
 def fixed_positions(rows: pa.RecordBatch, accounts: Hashes | None = None) -> NetPositions:

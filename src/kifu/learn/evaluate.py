@@ -277,7 +277,9 @@ def evaluate(
         options = replace(options, precision=supported_precision("bfloat16", default_device()))
     opened = _open([nets] if isinstance(nets, str | os.PathLike | Net) else nets, options)
     board = common_board(opened, options.board)
-    _check_passes(opened, options)
+    for net in opened:
+        if options.passes and not net.passes:
+            raise RecipeError(f"net {net.name} does not predict passes; positions before a pass cannot be included")
     source, positions, trained_on = _select_positions(opened, sources, board, options, jobs)
     with progress("evaluating", len(positions) * len(opened), "positions") as bar:
         scores = [
@@ -425,12 +427,6 @@ def _summarize(
         )
         for name, net, known, moves, groups in zip(unique_names(nets), nets, trained_on, scores, by)
     )
-
-
-def _check_passes(nets: Sequence[Net], options: EvalOptions) -> None:
-    for net in nets:
-        if options.passes and not net.passes:
-            raise RecipeError(f"net {net.name} does not predict passes; positions before a pass cannot be included")
 
 
 def _handle_overlap(

@@ -25,6 +25,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pydantic import BaseModel
 
+from kifu.arrays import Ints
 from kifu.corpus.catalogue import Catalogue, RowShard, open_catalogue, read_shard
 from kifu.corpus.cleaning import CleaningRules, load_cleaning_rules
 from kifu.corpus.schema import count_drops, drop_codes
@@ -88,7 +89,6 @@ class _AnyManifest(Protocol):
 
 
 M = TypeVar("M", bound=_AnyManifest)
-T = TypeVar("T")
 
 _COUNTS = ("set", "format", "plane_set", "examples", "bytes", "blake3", "read", "kept", "elsewhere", "drops")
 """Fields of manifests that reports list."""
@@ -357,6 +357,28 @@ def ingest_sources(sources: list[Source], path: Path, clean: CleaningRules, opti
 # Data sets that are made from catalogues.
 
 
+class SetChunk(NamedTuple):
+    """What some rows of a catalogue give for one set.
+
+    Attributes:
+        content: Their examples, in the form that the writer of the set takes.
+        member: [K] int32, the games with examples, as rows of the catalogue.
+        rows: [K] int32, the number of examples of each.
+        plies: [sum of rows] uint16, the ply of each example.
+        drops: Dropped games, by reason.
+        elsewhere: Number of games of other sets or of none.
+        read: Number of games.
+    """
+
+    content: Any
+    member: Ints
+    rows: Ints
+    plies: npt.NDArray[np.uint16]
+    drops: Counter[str]
+    elsewhere: int
+    read: int
+
+
 class ManifestCounts(ExitStack):
     """Counts the games of one set, whose chunks are added in order, for its manifest.
 
@@ -374,6 +396,11 @@ class ManifestCounts(ExitStack):
         self._archives: list[ArchiveRows] = []
         self._origins: OriginsWriter | None = None
 
+    def add(self, chunk: SetChunk) -> None:
+        """Count the games of a chunk."""
+        self.add_dropped(chunk.drops, chunk.elsewhere)
+        self.add_games(chunk.member, chunk.rows, chunk.plies)
+
     def add_dropped(self, drops: Counter[str], elsewhere: int) -> None:
         """Count games without examples: dropped ones by reason, and those of other sets or of none."""
         self._drops += drops
@@ -384,14 +411,8 @@ class ManifestCounts(ExitStack):
         self._dropped += games
         self._drops += Counter(game.reason for game in games)
 
-    def add_games(
-        self, member: npt.NDArray[np.int32], rows: npt.NDArray[np.int32], plies: npt.NDArray[np.uint16]
-    ) -> None:
-        """Add K games with examples.
-
-        member: [K], their indices in the archive, or rows in the catalogue; rows: [K], the number of examples of each;
-        plies: [sum of rows], the ply of each example.
-        """
+    def add_games(self, member: Ints, rows: Ints, plies: npt.NDArray[np.uint16]) -> None:
+        """Add K games with examples, see `SetChunk`; of an archive, `member` are indices in it."""
         if self._origins is None:
             self._origins = self.enter_context(OriginsWriter(origins_path(self._path)))
         self._origins.add(len(self._archives), member, rows, plies)
@@ -476,14 +497,6 @@ class SetJob:
         split = self.recipe.split
         return partial(row_slices, (*columns, *(split.columns if split else ())), rows)
 
-    def in_set(self, batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
-        """Return whether each row, with the columns of the split, is in the set: [G] bool."""
-        split = self.recipe.split
-        if split is None:
-            return np.ones(len(batch), bool)
-        in_set: npt.NDArray[np.bool_] = split.codes(batch) == list(split.sets).index(self.set)
-        return in_set
-
     def usable_rows(
         self, batch: pa.RecordBatch, unfit: Iterable[tuple[npt.NDArray[np.bool_], DropReason]]
     ) -> tuple[npt.NDArray[np.int64], Counter[str], int]:
@@ -491,7 +504,9 @@ class SetJob:
 
         unfit: [G] bool, games of the set that are dropped for a reason; the first that applies counts.
         """
-        in_set, drop = self.in_set(batch), drop_codes(batch)
+        split, drop, in_set = self.recipe.split, drop_codes(batch), np.ones(len(batch), bool)
+        if split is not None:
+            in_set = split.codes(batch) == list(split.sets).index(self.set)
         for applies, reason in unfit:
             drop[(drop == DropReason.KEPT) & in_set & applies] = reason
         rows, drops = np.flatnonzero((drop == DropReason.KEPT) & in_set), count_drops(drop)
@@ -499,14 +514,15 @@ class SetJob:
 
 
 class SetPlan(NamedTuple):
-    """A data set to make."""
+    """A data set to make. about: JSON values for its index."""
 
     set: str
     path: Path
+    about: dict[str, str]
     catalogues: list[CatalogueInput]
-    sources: list[dict[str, Any]]
     executor: Executor
     progress: ProgressFactory
+    counts: ManifestCounts
 
     @property
     def games(self) -> int:
@@ -519,28 +535,30 @@ class SetPlan(NamedTuple):
         return [shard for each in self.catalogues for shard in each.shards]
 
     def run(
-        self, counts: ManifestCounts, process: Callable[[RowSlice], T], read: Callable[[RowShard], Iterator[RowSlice]]
-    ) -> Iterator[T]:
-        """Yield the results of a map over the rows, in order; each catalogue is an archive of the manifest."""
+        self, process: Callable[[RowSlice], SetChunk], read: Callable[[RowShard], Iterator[RowSlice]]
+    ) -> Iterator[SetChunk]:
+        """Yield the results of a map over the rows, in order, and count them; each catalogue is an archive."""
         for each in self.catalogues:
-            yield from self.executor.run(process, each.shards, read)
-            counts.end_archive(each.catalogue.path.name, each.digest)
+            for chunk in self.executor.run(process, each.shards, read):
+                yield chunk
+                self.counts.add(chunk)
+            self.counts.end_archive(each.catalogue.path.name, each.digest)
 
 
 def build_sets(
     recipe: SplitRecipe,
-    write: Callable[[Any, SetPlan], Manifest],
+    write: Callable[[Any, SetPlan], tuple[WriteReport, str, str]],
     sources: Paths,
     into: Path,
     options: BuildOptions,
 ) -> list[BuildReport[Manifest]]:
     """Build data sets from catalogues, or from a catalogue that is made of the sources first; see `build`.
 
-    `write` writes a data set, to `into`/SET + suffix, and returns its manifest; its recipe has the split fit to all
-    catalogues, as by `kifu split`. Sources that are all catalogues are used as they are, if the recipe has no cleaning
-    rules or they were made by the same rules. Otherwise all sources are read into a new catalogue, games.parquet in
-    `into`, which only one build at a time may use. Raises RecipeError if the recipe has no such set, or a source is the
-    catalogue that would be written.
+    `write` writes a data set, to `into`/SET + suffix, and returns its report, format and plane set ("" without planes);
+    its recipe has the split fit to all catalogues, as by `kifu split`. Sources that are all catalogues are used as they
+    are, if the recipe has no cleaning rules or they were made by the same rules. Otherwise all sources are read into a
+    new catalogue, games.parquet in `into`, which only one build at a time may use. Raises RecipeError if the recipe has
+    no such set, or a source is the catalogue that would be written.
     """
     names = chosen_sets(recipe, options.sets)
     if not names:
@@ -565,8 +583,10 @@ def build_sets(
         fitted = recipe.model_copy(update={"split": split})
 
         def make_set(target: Target) -> Manifest:
-            plan = SetPlan(target.set, target.path, inputs, infos, options.executor, options.progress)
-            manifest = write(fitted, plan)
+            about = {"recipe": recipe.name, "title": recipe.title, "set": target.set}
+            with ManifestCounts(target.set, target.path) as counts:
+                plan = SetPlan(target.set, target.path, about, inputs, options.executor, options.progress, counts)
+                manifest = counts.manifest(fitted, plan.games, infos, *write(fitted, plan))
             require_unchanged(hashed)
             return manifest
 

@@ -23,12 +23,13 @@ import pyarrow.parquet as pq
 from pydantic import TypeAdapter, ValidationError
 
 from kifu.arrays import Indices, Ints
+from kifu.checksums import BlockChecks, add_checksum
 from kifu.config import first_invalid
 from kifu.corpus.parquet import GROUP_ROWS, TableWriter, open_parquet
 from kifu.corpus.schema import to_numpy
 from kifu.datasets.examples import Batch, Layout
 from kifu.errors import FormatError, first_line, printable
-from kifu.io import BlockChecks, add_checksum, read_small, utf8_name, write_file
+from kifu.io import read_small, utf8_name, write_file
 from kifu.text import format_bytes, format_games
 
 SUFFIX = ".manifest.json"
@@ -201,7 +202,7 @@ class WrittenFile:
     file: str
     bytes: int
     blake3: str
-    crc32: str = ""  # see `kifu.io.BlockSums`; "" for formats with checksums of their own
+    crc32: str = ""  # see `kifu.checksums.BlockSums`; "" for formats with checksums of their own
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from kifu.arrays import Array, Bools, Hashes, Indices, Ints
+from kifu.checksums import BlockChecks
 from kifu.config import first_invalid
 from kifu.corpus.schema import PLAYED_COLUMNS, map_distinct, move_arrays, to_numpy
 from kifu.datasets.formats import TOKENS_INDEX
@@ -28,7 +29,7 @@ from kifu.datasets.manifest import WriteReport, block_checks
 from kifu.datasets.npy import ArrayFile, open_array
 from kifu.datasets.npz import HEADER_BYTES
 from kifu.errors import FormatError, GameError, RecipeError, SourceError
-from kifu.io import AtomicDirectory, BlockChecks, read_small
+from kifu.io import AtomicDirectory, read_small
 from kifu.kernel import kernel
 from kifu.point import ERASE_BIT, MAX_SIZE, POINT_MASK, WHITE_BIT, check_size, symmetries, to_gtp
 from kifu.records.games import NO_HANDICAP, GameArrays
@@ -656,5 +657,5 @@ def _read_index(folder: Path) -> tuple[TokenIndex, Tokenizer]:
 def _map(path: Path, dtype: np.dtype[Any], rows: int, checks: BlockChecks) -> Array:
     with open_array(path, dtype, (rows,)) as file:
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    checks.check(lambda start, stop: memoryview(mapped)[start:stop], 0, len(mapped))
+    checks.check(lambda size, at: memoryview(mapped)[at : at + size], 0, len(mapped))
     return np.frombuffer(mapped, dtype, offset=HEADER_BYTES)

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kifu.arrays import Indices
+from kifu.checksums import add_checksum
 from kifu.corpus.schema import to_numpy
 from kifu.corpus.stats import BANDS, rank_bands
 from kifu.datasets.examples import UNKNOWN
@@ -28,7 +29,7 @@ from kifu.errors import RecipeError, SourceError
 from kifu.execution.executor import count_jobs
 from kifu.go.board import Board
 from kifu.go.replay import captured_stones
-from kifu.io import add_checksum, utf8_name, write_output
+from kifu.io import utf8_name, write_output
 from kifu.learn import MIX_SUFFIX
 from kifu.learn.evaluation import Evaluation, join
 from kifu.learn.inference import Net, common_board, replay_planes, set_server, unique_names

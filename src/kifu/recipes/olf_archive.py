@@ -24,13 +24,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import TypeAdapter
 
+from kifu.checksums import add_checksum
 from kifu.corpus.catalogue import read_shard
 from kifu.corpus.export import rows_to_olf
 from kifu.corpus.schema import map_distinct, to_numpy
 from kifu.corpus.sources import Source, find_sources, hash_sources
 from kifu.datasets.manifest import SUFFIX
 from kifu.errors import DropReason, OutputError
-from kifu.io import AtomicFile, add_checksum, locked_folder, read_small, remove_file, write_file
+from kifu.io import AtomicFile, locked_folder, read_small, remove_file, write_file
 from kifu.recipes.pipeline import (
     CATALOGUE,
     BuildOptions,

@@ -23,11 +23,12 @@ from isal.isal_zlib import crc32
 from pydantic import Field, ValidationError
 
 from kifu.arrays import MoveArrays
+from kifu.checksums import BLOCK_BYTES, BlockSums
 from kifu.config import StrictModel, first_invalid
 from kifu.corpus.catalogue import SEARCH_SUFFIX
 from kifu.corpus.partitions import Count, Hash
 from kifu.errors import FormatError
-from kifu.io import BLOCK_BYTES, BlockSums, bytes_at, open_regular, read_at
+from kifu.io import bytes_at, open_regular, read_at
 from kifu.point import MAX_SIZE, NO_POINT, WHITE
 from kifu.search.continuations import GameInfo
 from kifu.search.positions import EntryLayout, PositionEntries, entry_bits, entry_layout, unpack_entries

@@ -353,7 +353,7 @@ def kill(monkeypatch: pytest.MonkeyPatch, where: object, name: str, after: int =
         raise Killed
 
     monkeypatch.setattr(where, name, killed)
-    monkeypatch.setattr(CatalogueTransaction, "__exit__", lambda folder, *_: folder._lock.close())
+    monkeypatch.setattr(CatalogueTransaction, "_clear_all", lambda folder: None)  # only the lock is released
 
 
 MOMENTS: dict[str, tuple[object, str, int]] = {

@@ -15,7 +15,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from itertools import chain
 from pkgutil import resolve_name
-from types import TracebackType
 from typing import Any, Self, TypeVar, cast
 
 from kifu.errors import RecipeError
@@ -105,9 +104,7 @@ class Executor:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
 

@@ -232,8 +232,7 @@ class SearchIndex:
         candidates = self.read("entries", first, stop)
         bounds = np.array([rest << low, (rest << low) + (1 << low) - 1], np.uint64)
         left = np.searchsorted(candidates, bounds[0], "left")
-        packed: npt.NDArray[np.uint64] = candidates[left : np.searchsorted(candidates, bounds[1], "right")]
-        return packed
+        return candidates[left : np.searchsorted(candidates, bounds[1], "right")]
 
     def traces(self, games: MoveArrays, first: int = 0) -> Traces:
         """Return the traces of consecutive games. games: the games from row `first` of the Parquet file on."""

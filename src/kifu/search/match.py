@@ -135,8 +135,7 @@ def pattern_position(pattern: Pattern) -> Position | None:
 
 def late_rows(index: SearchIndex, position: Position) -> npt.NDArray[np.bool_]:
     """Return the games in which a position may occur after the indexed plies, since they have so few stones."""
-    late: npt.NDArray[np.bool_] = index.late_stones <= np.count_nonzero(position.stones)
-    return late
+    return index.late_stones <= np.count_nonzero(position.stones)
 
 
 def find_board(index: SearchIndex, pattern: Pattern, position: Position) -> tuple[MatchArrays, npt.NDArray[np.bool_]]:

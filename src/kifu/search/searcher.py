@@ -169,7 +169,7 @@ class Searcher:
         return list(dict.fromkeys([*close, *parts]))[:_SIMILAR]
 
     def find(
-        self, pattern: Pattern, games: Bools | None = None, *, jobs: int = 1, progress: ProgressFactory = silent
+        self, pattern: Pattern, games: Bools | None = None, *, jobs: int | None = 1, progress: ProgressFactory = silent
     ) -> Hits:
         """Find a pattern.
 
@@ -210,7 +210,7 @@ class Searcher:
         position: Position | tuple[int, int],
         games: Bools | None = None,
         *,
-        jobs: int = 1,
+        jobs: int | None = 1,
         progress: ProgressFactory = silent,
     ) -> Exploration:
         """Count the continuations of a position of the whole board, in any orientation.
@@ -324,7 +324,7 @@ class Searcher:
         self,
         function: Callable[[GameBatch, Bools | None], _Result],
         rows: Bools | None,
-        jobs: int,
+        jobs: int | None,
         progress: ProgressFactory,
     ) -> Iterator[_Result]:
         """Yield function(batch, games to search) for all batches with such games, in order; None stands for all."""

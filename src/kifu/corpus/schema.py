@@ -325,8 +325,7 @@ def move_lists(values: pa.Array, offsets: npt.NDArray[np.int64], kind: pa.ListTy
 
 def move_seconds_array(column: pa.Array) -> npt.NDArray[np.float32]:
     """Return the elements of column `move_seconds`, [M]; NaN for null."""
-    values: npt.NDArray[np.float32] = to_numpy(column.flatten().fill_null(float("nan")))
-    return values
+    return to_numpy(column.flatten().fill_null(float("nan")))
 
 
 def evaluations_array(column: pa.Array) -> npt.NDArray[np.float32]:

@@ -73,8 +73,7 @@ def _white(at: Positions) -> Bools:
 
 def _column(rows: pa.RecordBatch, name: str) -> Floats:
     """Return a column of numbers, [G]; NaN for null."""
-    values: Floats = to_numpy(pc.fill_null(rows[name], float("nan")))
-    return values
+    return to_numpy(pc.fill_null(rows[name], float("nan")))
 
 
 def _next(at: Positions, board: Board, k: int) -> npt.NDArray[np.int16]:

@@ -125,20 +125,17 @@ def load_set(name: str) -> BenchmarkSet:
 
 @cache
 def _reserved_openings() -> Hashes:
-    openings: Hashes = np.unique(np.concatenate([load_set(name).keys()[:, 1] for name in set_names()]))
-    return openings
+    return np.unique(np.concatenate([load_set(name).keys()[:, 1] for name in set_names()]))
 
 
 @cache
 def _reserved_accounts() -> Hashes:
-    accounts: Hashes = np.unique(np.concatenate([load_set(name).movers() for name in set_names()]))
-    return accounts
+    return np.unique(np.concatenate([load_set(name).movers() for name in set_names()]))
 
 
 def has_reserved_account(names: pa.Array) -> npt.NDArray[np.bool_]:
     """Return [G] whose moves must not be trained on: those of accounts whose moves a benchmark set predicts."""
-    reserved: npt.NDArray[np.bool_] = np.isin(hash_accounts(names), _reserved_accounts())
-    return reserved
+    return np.isin(hash_accounts(names), _reserved_accounts())
 
 
 def is_reserved(opening: Hashes) -> npt.NDArray[np.bool_]:
@@ -147,8 +144,7 @@ def is_reserved(opening: Hashes) -> npt.NDArray[np.bool_]:
     Args:
         opening: [G] opening hashes; equal games, also under symmetry and truncated after the opening, share one.
     """
-    reserved: npt.NDArray[np.bool_] = np.isin(opening, _reserved_openings())
-    return reserved
+    return np.isin(opening, _reserved_openings())
 
 
 def benchmark(

@@ -106,8 +106,7 @@ class NetPositions(Positions):
         assert self.rows is not None
         names = pa.chunked_array([self.rows["black"], self.rows["white"]]).combine_chunks().dictionary_encode()
         code = to_numpy(pc.fill_null(names.indices, -1)).reshape(2, -1)[white.astype(np.int64), self.game]
-        account: Indices = np.unique(np.where(code < 0, -1 - self.game, code), return_inverse=True)[1]
-        return account
+        return np.unique(np.where(code < 0, -1 - self.game, code), return_inverse=True)[1]
 
     def explain(self, error: IllegalMove) -> KifuError:
         """Return the error, or for rows of a catalogue, which are then damaged, a FormatError that names the game."""

@@ -243,8 +243,7 @@ def file_rating(
     lowest, highest = _DOUBTED
     doubted = (weaker >= lowest) & (weaker < highest + 1) & (other > 0)
     rating = np.where(doubted, np.maximum(other - stones, lowest), weaker)
-    clipped: npt.NDArray[np.int64] = np.clip(rating, 0, _MAX_RATING).astype(np.int64)
-    return clipped
+    return np.clip(rating, 0, _MAX_RATING).astype(np.int64)
 
 
 def _file_name(number: int) -> str:

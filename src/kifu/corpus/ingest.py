@@ -156,7 +156,7 @@ def ingest(
     clean: str | os.PathLike[str] | CleaningRules = "legal",
     overwrite: bool = False,
     strict: bool = False,
-    jobs: int | None = None,
+    jobs: int | Executor | None = None,
     engine: str = THREADS,
     progress: ProgressFactory = silent,
 ) -> IngestReport:

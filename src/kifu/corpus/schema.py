@@ -18,10 +18,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kifu.arrays import MoveArrays
 from kifu.errors import DropReason, FormatError
 from kifu.kernel import writable_view
 from kifu.point import MAX_SIZE
-from kifu.records.games import MAX_MOVES, NO_HANDICAP, GameArrays, MoveArrays, ParseWarning
+from kifu.records.games import MAX_MOVES, NO_HANDICAP, GameArrays, ParseWarning
 
 VERSION = 3
 """Version of the columns, stored in the Parquet metadata under `kifu.catalogue`."""
@@ -324,8 +325,7 @@ def move_lists(values: pa.Array, offsets: npt.NDArray[np.int64], kind: pa.ListTy
 
 def move_seconds_array(column: pa.Array) -> npt.NDArray[np.float32]:
     """Return the elements of column `move_seconds`, [M]; NaN for null."""
-    values: npt.NDArray[np.float32] = to_numpy(column.flatten().fill_null(float("nan")))
-    return values
+    return to_numpy(column.flatten().fill_null(float("nan")))
 
 
 def evaluations_array(column: pa.Array) -> npt.NDArray[np.float32]:

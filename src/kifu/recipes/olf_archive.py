@@ -12,7 +12,7 @@ import re
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from itertools import compress
@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import TypeAdapter
 
+from kifu.checksums import add_checksum
 from kifu.corpus.catalogue import read_shard
 from kifu.corpus.duplicates import IdSet
 from kifu.corpus.export import rows_to_olf
@@ -32,8 +33,7 @@ from kifu.corpus.schema import map_distinct, to_numpy
 from kifu.corpus.sources import Source, find_sources, hash_sources
 from kifu.datasets.manifest import SUFFIX
 from kifu.errors import DropReason, OutputError
-from kifu.execution.executor import Executor, make_executor
-from kifu.io import AtomicFile, add_checksum, locked_folder, read_small, remove_file, write_file
+from kifu.io import AtomicFile, locked_folder, read_small, remove_file, write_file
 from kifu.recipes.pipeline import (
     CATALOGUE,
     BuildOptions,
@@ -104,6 +104,10 @@ class ArchiveManifest:
         kept = f"{self.kept:,} in {len(self.files):,} files, {size}"
         return f"{self.read:,} games = {kept}{format_drops(self.drops)}{unsayable}"
 
+    def files_at(self, path: Path) -> list[tuple[Path, ArchiveFile]]:
+        """Return the files of the archive at `path`, and the catalogue, each as the manifest lists it."""
+        return [(path / file.file, file) for file in (*self.files, self.catalogue)]
+
     def write(self, path: Path) -> None:
         """Write the manifest as JSON, atomically. Raises OutputError."""
         write_file(path, add_checksum(json.dumps(asdict(self), ensure_ascii=False, indent=1)))
@@ -134,43 +138,33 @@ def build_archive(
     Raises RecipeError if a source is the catalogue that would be written, and OutputError if `output` holds OLF files
     that are not of this archive.
     """
-    with make_executor(options.engine, options.jobs) as executor:
-        hashed = hash_sources(find_sources(sources), executor)
+    hashed = hash_sources(find_sources(sources), options.executor)
 
-        def is_current(_: Target, manifest: ArchiveManifest) -> bool:
-            return are_same(manifest.sources, hashed)
+    def is_current(_: Target, manifest: ArchiveManifest) -> bool:
+        return are_same(manifest.sources, hashed)
 
-        def files(target: Target, manifest: ArchiveManifest) -> list[tuple[Path, int]]:
-            return [(target.path / file.file, file.bytes) for file in (*manifest.files, manifest.catalogue)]
+    def prepare(stale: list[Target], stack: ExitStack) -> Callable[[Target], ArchiveManifest]:
+        (target,) = stale
+        stack.enter_context(locked_folder(target.path))  # no other build may replace its catalogue meanwhile
+        earlier = _read_manifest(target)
+        for file in earlier.files if earlier else ():
+            remove_file(target.path / file.file)
+        if not target.unfinished.exists():
+            _require_no_others(target.path, ())
+        return lambda target: _make(recipe, hashed, target.path, options)
 
-        @contextmanager
-        def prepare(stale: list[Target]) -> Iterator[Callable[[Target], ArchiveManifest]]:
-            (target,) = stale
-            with locked_folder(target.path):  # no other build may replace its catalogue meanwhile
-                earlier = _read_manifest(target.manifest)
-                for file in earlier.files if earlier else ():
-                    remove_file(target.path / file.file)
-                if not target.unfinished.exists():
-                    _require_no_others(target.path, ())
-                yield lambda target: _make(recipe, hashed, target.path, executor, options)
-
-        def read(target: Target) -> ArchiveManifest | None:
-            return _read_manifest(target.manifest)
-
-        target = Target("archive", output, output / MANIFEST)
-        return make_targets(recipe, [target], options.overwrite, read, is_current, files, prepare)
+    target = Target("archive", output, output / MANIFEST)
+    return make_targets(recipe, [target], options.overwrite, _read_manifest, is_current, prepare)
 
 
-def _make(
-    recipe: OlfArchiveRecipe, sources: list[Source], into: Path, executor: Executor, options: BuildOptions
-) -> ArchiveManifest:
+def _make(recipe: OlfArchiveRecipe, sources: list[Source], into: Path, options: BuildOptions) -> ArchiveManifest:
     catalogue = ingest_sources(sources, into / CATALOGUE, recipe.clean, options)
     digest = catalogue.digest()
     unsayable: Counter[str] = Counter()
     seen = IdSet()
     with _Spool(into) as spool:
         with options.progress("sorting lines", catalogue.metadata["kept"], "games") as bar:
-            for placed, failed, read in executor.run(_write_lines, catalogue.shards(), read_shard):
+            for placed, failed, read in options.executor.run(_write_lines, catalogue.shards(), read_shard):
                 for number, games, data in placed:
                     spool.write(number, games, data)
                 unsayable += failed
@@ -193,9 +187,9 @@ def _make(
     )
 
 
-def _read_manifest(path: Path) -> ArchiveManifest | None:
+def _read_manifest(target: Target) -> ArchiveManifest | None:
     try:
-        manifest = _MANIFEST.validate_json(read_small(path), strict=True)
+        manifest = _MANIFEST.validate_json(read_small(target.manifest), strict=True)
     except (OSError, ValueError):
         return None
     return manifest if manifest.adds_up() else None
@@ -254,8 +248,7 @@ def file_rating(
     lowest, highest = _DOUBTED
     doubted = (weaker >= lowest) & (weaker < highest + 1) & (other > 0)
     rating = np.where(doubted, np.maximum(other - stones, lowest), weaker)
-    clipped: npt.NDArray[np.int64] = np.clip(rating, 0, _MAX_RATING).astype(np.int64)
-    return clipped
+    return np.clip(rating, 0, _MAX_RATING).astype(np.int64)
 
 
 def _file_name(number: int) -> str:
@@ -293,10 +286,11 @@ def _write(into: Path, number: int, spool: _Spool, seen: IdSet) -> ArchiveFile |
         return ArchiveFile(name, len(seen) - games, output.size, output.commit())
 
 
-class _Spool:
+class _Spool(ExitStack):
     """Lines for many files, received in any order, in one unnamed temporary file."""
 
     def __init__(self, folder: Path) -> None:
+        super().__init__()
         self.games: Counter[int] = Counter()  # by number of the file
         self._folder = folder
         self._lines: defaultdict[int, bytearray] = defaultdict(bytearray)
@@ -304,6 +298,7 @@ class _Spool:
         self._end = 0
         with self._errors():
             self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
+        self.callback(self._file.close)
 
     def files(self) -> list[int]:
         return sorted(self.games)
@@ -335,9 +330,3 @@ class _Spool:
             yield
         except OSError as error:
             raise OutputError(f"cannot write in {self._folder}: {error.strerror}") from None
-
-    def __enter__(self) -> _Spool:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()

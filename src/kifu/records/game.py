@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from kifu.arrays import MoveArrays
 from kifu.errors import DropReason, GameError, IllegalMove, RecordError, printable
 from kifu.go.board import Board
 from kifu.point import BLACK, NO_POINT, POINT_MASK, SGF_LETTERS, WHITE, WHITE_BIT, check_size, to_sgf
@@ -24,7 +25,6 @@ from kifu.records.games import (
     TO_PLAY_UNSET,
     GameArrays,
     LeftOut,
-    MoveArrays,
     ParsedBlock,
     ParseWarning,
 )

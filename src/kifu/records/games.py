@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kifu.errors import DropReason, GameError, SourceError, printable
+from kifu.arrays import PLAYED, MoveArrays
+from kifu.errors import DropReason, SourceError, printable
 from kifu.io import utf8_name
 
 Bytes = npt.NDArray[np.uint8]
@@ -161,64 +162,11 @@ class ParseWarning(IntFlag):
     MOVE_SKIPPED = 1 << 27  # a node has a further move of the same colour, or after text: the first is used
 
 
-_PLAYED = {
-    "width": np.uint8, "height": np.uint8, "moves": np.uint16, "move_offset": np.int64, "setup": np.uint16,
-    "setup_ply": np.uint16, "setup_offset": np.int64, "root_setup": np.uint16,
-}  # fmt: skip
-"""The arrays of `MoveArrays` and their types."""
-
-ARRAYS: Mapping[str, type] = _PLAYED | {
+ARRAYS: Mapping[str, type] = PLAYED | {
     "to_play": np.uint8, "handicap": np.int16, "warnings": np.uint32, "drop": np.uint8, "member": np.int32,
     "block_index": np.int32, "start": np.int64, "stop": np.int64,
 }  # fmt: skip
 """The arrays of `GameArrays` and their types."""
-
-
-@dataclass(frozen=True, slots=True)
-class MoveArrays:
-    """The part of `GameArrays` that a replay needs; see there.
-
-    Kernels index memory by these arrays without checking them, so they are checked here, once. Points of moves and
-    setup may have any value: a replay stops at the first one that is not on the board.
-    """
-
-    width: npt.NDArray[np.uint8]
-    height: npt.NDArray[np.uint8]
-    moves: npt.NDArray[np.uint16]
-    move_offset: npt.NDArray[np.int64]
-    setup: npt.NDArray[np.uint16]
-    setup_ply: npt.NDArray[np.uint16]
-    setup_offset: npt.NDArray[np.int64]
-    root_setup: npt.NDArray[np.uint16]
-
-    def __post_init__(self) -> None:
-        """Raise GameError if the arrays do not fit each other."""
-        games = len(self.width)
-        lengths = {"height": games, "root_setup": games, "setup_ply": len(self.setup)}
-        lengths |= {"move_offset": games + 1, "setup_offset": games + 1}
-        for name, dtype in _PLAYED.items():
-            array = getattr(self, name)
-            shape = (lengths.get(name, len(array)),)
-            if not isinstance(array, np.ndarray) or array.dtype != dtype or array.shape != shape:
-                actual = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else type(array).__name__
-                raise GameError(f"{name} must be {np.dtype(dtype)} {shape}, got {actual}")
-        for name, offset, values in (("moves", self.move_offset, self.moves), ("setup", self.setup_offset, self.setup)):
-            if offset[0] < 0 or offset[-1] > len(values) or np.any(offset[1:] < offset[:-1]):
-                raise GameError(f"the offsets of {name} must ascend within 0 to {len(values)}, got {str(offset)[:80]}")
-        moves = np.diff(self.move_offset)
-        if moves.max(initial=0) > MAX_MOVES + 1:  # predictions add a pass of the side to move
-            raise GameError(f"a game must have at most {MAX_MOVES:,} moves, got {moves.max():,}")
-        stones = np.diff(self.setup_offset)
-        if np.any(wrong := self.root_setup > stones):
-            g = int(np.argmax(wrong))
-            raise GameError(f"root_setup of game {g} must be <= {stones[g]}, got {self.root_setup[g]}")
-        self._check_plies()
-
-    def _check_plies(self) -> None:
-        falls = np.flatnonzero(self.setup_ply[1:] < self.setup_ply[:-1]) + 1
-        if len(falls) and len(within := falls[~np.isin(falls, self.setup_offset)]):
-            before, after = self.setup_ply[within[0] - 1 : within[0] + 1].tolist()
-            raise GameError(f"setup_ply of a game must not decrease, got {after} after {before}")
 
 
 @dataclass(frozen=True, slots=True)

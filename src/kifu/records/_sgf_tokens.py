@@ -74,8 +74,8 @@ def is_pair(c: Int, charset: Int) -> Any:
 def find_end(data: Bytes, i: Int, stop: Int, charset: Int) -> tuple[Int, Int]:
     r"""Return the position of the first ] of a value that no \ hides, and the number of [ before it.
 
-    A value without one ends at the next record (`begins_record`), or at `stop`. Characters of two bytes between ESC $ and
-    ESC, as in ISO-2022-JP, are skipped.
+    A value without one ends at the next record (`begins_record`), or at `stop`. Characters of two bytes between ESC $
+    and ESC, as in ISO-2022-JP, are skipped.
     """
     opened = 0
     while i < stop:

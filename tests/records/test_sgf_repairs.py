@@ -77,6 +77,7 @@ def test_early_parenthesis(text: str, more: list[str]) -> None:
 def test_other_games_do_not_follow_an_early_parenthesis() -> None:
     check(HEAD + MOVES + ";GM[1]SZ[9];B[dd])", LINE, "dd")
     check(HEAD + MOVES + "\n;PB[Eve];B[dd])")
+    check(HEAD + MOVES + "\nFF[4]SZ[9]PB[Eve];B[dd])")
     check(HEAD + ";B[cc](;W[gg];B[ee];W[cg])(;W[dd]));B[ff])")
 
 

@@ -158,7 +158,7 @@ class ParseWarning(IntFlag):
     OTHER_CHARSET = 1 << 23  # values end by another character set than CA names, or than the ASCII of a record without
     INFO_AFTER_ROOT = 1 << 24  # players, result and the like in a later node: used if the root lacks them
     CLOSED_EARLY = 1 << 25  # nodes follow the ) that should be the last of the game: used
-    UNESCAPED_BRACKET = 1 << 26  # a value has brackets without a \: it ends at a later ] than its first
+    UNESCAPED_BRACKET = 1 << 26  # a value has a [ without a \]: it may end at a later ] than its first
     MOVE_SKIPPED = 1 << 27  # a node has a further move of the same colour, or after text: the first is used
 
 

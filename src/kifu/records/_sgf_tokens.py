@@ -418,6 +418,15 @@ def coordinate(letter: Int) -> Int:
     return np.int64(_COORDINATE[letter])
 
 
+@kernel
+def has_name(data: Bytes, i: Int, stop: Int) -> bool:
+    """Return whether a [ in a value follows a capital, so that a ] before may be lost."""
+    for k in range(i + 1, stop):
+        if data[k] == raw.LEFT and raw.is_capital(data[k - 1]):
+            return True
+    return False
+
+
 @inline_kernel
 def read_value(data: Bytes, i: Int, stop: Int, charset: Int, style: Int) -> tuple[Int, Int, Int]:
     """Find the end of a value, whose brackets may lack a backslash.
@@ -437,7 +446,7 @@ def read_value(data: Bytes, i: Int, stop: Int, charset: Int, style: Int) -> tupl
         return end, after, 0
     close = find_close(data, i, end, stop, charset, opened, style)
     if close < 0:
-        return end, after, _UNESCAPED_BRACKET if opened > 0 else 0
+        return end, after, _UNESCAPED_BRACKET if opened > 0 and has_name(data, i, end) else 0
     return (close, close + 1, _UNESCAPED_BRACKET) if opened > 0 else (end, close + 1, _TEXT_SKIPPED)
 
 

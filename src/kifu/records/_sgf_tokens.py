@@ -225,6 +225,27 @@ def is_usual(data: Bytes, i: Int, stop: Int) -> Any:
     return data[i + 1] == raw.LEFT or (raw.is_capital(data[i + 1]) and data[i + 2] == raw.LEFT)
 
 
+@inline_kernel
+def open_parentheses(data: Bytes, i: Int, stop: Int, charset: Int) -> tuple[Int, Int]:
+    """Return the numbers of open parentheses in a text, of those before a ; and of others."""
+    parentheses, remarks = 0, 0
+    while i < stop:
+        c = byte(data, i)
+        if c == raw.ESCAPE or is_pair(c, charset):
+            i += 1
+        elif c == raw.OPEN:
+            if semicolon(data, raw.skip_space(data, i + 1, stop), stop) > 0:
+                parentheses += 1
+            else:
+                remarks += 1
+        elif c == raw.CLOSE and remarks > 0:
+            remarks -= 1
+        elif c == raw.CLOSE:
+            parentheses = max(parentheses - 1, 0)
+        i += 1
+    return parentheses, remarks
+
+
 @kernel
 def find_close(data: Bytes, i: Int, end: Int, stop: Int, charset: Int, opened: Int, style: Int) -> Int:
     r"""Return the ] behind which a value with unescaped brackets ends, or -1 if its first ] ends it.
@@ -243,28 +264,12 @@ def find_close(data: Bytes, i: Int, end: Int, stop: Int, charset: Int, opened: I
     if opened == 0 and is_followed(data, end + 1, stop, style):
         return -1
     has_bracket = is_owed = opened > 0
-    parentheses, remarks, last = 0, 0, raw.RIGHT  # open ones with a ; and without
-    while i < end:
-        c = byte(data, i)
-        if c == raw.ESCAPE or is_pair(c, charset):
-            i += 1
-        elif c == raw.OPEN:
-            if semicolon(data, raw.skip_space(data, i + 1, end), end) > 0:
-                parentheses += 1
-            else:
-                remarks += 1
-        elif c == raw.CLOSE:
-            if remarks > 0:
-                remarks -= 1
-            else:
-                parentheses = max(parentheses - 1, 0)
-        i += 1
+    parentheses, remarks = open_parentheses(data, i, end, charset)
     i = skip_separators(data, end + 1, stop)
     is_text = parentheses > 0 or not is_followed(data, i, stop, style)
     if i < stop:
         is_text = is_text or data[i] == raw.OPEN or (remarks > 0 and data[i] == raw.CLOSE)
-    i = end + 1
-    stop_at = min(stop, end + _LOOK_AHEAD)
+    i, last, stop_at = end + 1, raw.RIGHT, min(stop, end + _LOOK_AHEAD)
     while i < stop_at:
         c = byte(data, i)
         if c == raw.LEFT:

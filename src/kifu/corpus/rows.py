@@ -282,10 +282,7 @@ def _unparsed_handicaps(parsed: ParsedBlock) -> Counter[str]:
 
 
 def recorded_rows(parsed: ParsedBlock, archive: str, programs: Programs) -> pa.RecordBatch:
-    """Return the rows of a parsed block as recorded, with only the columns that need neither replay nor hashes.
-
-    The games' drop reasons become column `drop`.
-    """
+    """Return the rows of a parsed block, `drop` included, without the columns that need replay or hashes."""
     columns, _ = _recorded_columns(parsed, archive, programs)
     columns |= _game_columns(parsed.games) | {"drop": schema.drop_names(parsed.games.drop)}
     return pa.RecordBatch.from_pydict({name: columns[name] for name in schema.SCHEMA.names if name in columns})

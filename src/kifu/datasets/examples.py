@@ -52,11 +52,7 @@ _STONES = re.compile(r"(own|other|opponent's|black|white)(?: stones)?(?: now)?(?
 
 @dataclass(frozen=True, slots=True)
 class LabelSpec:
-    """A label: a quantity that a network may learn to predict.
-
-    Attributes:
-        shape: Shape of one example's value; () for a number.
-    """
+    """A label: a quantity to predict. shape: of one example's value; () for a number."""
 
     name: _Name
     dtype: Literal["int8", "int16", "int32", "float32"]

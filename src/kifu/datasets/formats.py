@@ -119,10 +119,7 @@ def _import(target: str) -> Any:
 
 
 def find_writer(name: str) -> type[Writer]:
-    """Return the writer class of a format that holds any plane set.
-
-    Raises MissingExtra if it requires a package that is not installed.
-    """
+    """Return the writer class of a format for any plane set. Raises MissingExtra if a package is not installed."""
     format = find_format(name, "examples")
     writer: type[Writer] = _import(format.writer)
     return writer

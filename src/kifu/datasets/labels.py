@@ -256,10 +256,7 @@ def check_augmentable(layout: Layout) -> None:
 def augment_labels(
     layout: Layout, labels: dict[str, Array], symmetry: Bytes, width: Indices, height: Indices
 ) -> dict[str, Array]:
-    """Return the labels of B positions under a symmetry each.
-
-    width, height: [B], size of the game's own board, which lies in the upper left corner of the layout's.
-    """
+    """Return labels under a symmetry each. width, height: [B] of the game's board, upper left in the layout's."""
     augmented = dict(labels)
     for name, values in labels.items():
         if name == "move":

@@ -58,10 +58,7 @@ def read_folder_index(path: Path) -> FolderIndex:
 
 
 def open_array(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> FileIO:
-    """Open a .npy file whose header and size are those that np.save writes for an array.
-
-    Raises FormatError if the header or the size differs.
-    """
+    """Open a .npy file. Raises FormatError unless header and size are those that np.save writes for an array."""
     header = npy_header(dtype, shape)
     with ExitStack() as stack:
         try:

@@ -201,10 +201,7 @@ def list_positions(  # noqa: PLR0913 - kernel
 
 
 class CatalogueSource(LoaderSource):
-    """Games of catalogues, rendered as they are replayed.
-
-    Only 4 bytes per game stay in memory; rows are read from the memory-mapped files, some games at a time.
-    """
+    """Games of memory-mapped catalogues, rendered as they are replayed; only 4 bytes per game stay in memory."""
 
     def __init__(self, rows: pa.RecordBatch, spec: ExampleSpec, following: bool = False) -> None:
         """Prepare the games.
@@ -424,10 +421,7 @@ def _reopen(paths: Sequence[Path]) -> DatasetSource:
 
 
 def open_datasets(sources: Sequence[str | os.PathLike[str]]) -> DatasetSource | None:
-    """Open sources that are data sets; return None if none of them is one.
-
-    Raises RecipeError if only some of the sources are data sets, or their layouts differ.
-    """
+    """Open data sets; None if no source is one. Raises RecipeError if only some are, or their layouts differ."""
     locations = [as_path(source) for source in sources]
     paths = [path for path in locations if isinstance(path, Path) and detect_format(path) is not None]
     if not paths:

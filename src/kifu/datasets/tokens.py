@@ -114,11 +114,7 @@ def _known(column: pa.Array) -> Bools:
 
 
 class MetadataField(NamedTuple):
-    """A fact about a game that one token of its prefix states.
-
-    Attributes:
-        codes: Returns the index in `values` for each row of the catalogue, [G] int64.
-    """
+    """A fact that a token of the prefix states. codes: returns [G] int64, each row's index in `values`."""
 
     values: tuple[str, ...]
     columns: tuple[str, ...]
@@ -169,11 +165,7 @@ Tokens = npt.NDArray[np.uint16]
 
 
 class TokenGame(NamedTuple):
-    """A game that was decoded from tokens; points, setup and moves are those of the catalogue's columns.
-
-    Attributes:
-        metadata: The values of the prefix by field.
-    """
+    """A game decoded from tokens, as in the catalogue's columns. metadata: the values of the prefix by field."""
 
     metadata: dict[str, str]
     width: int
@@ -308,11 +300,7 @@ class Tokenizer:
         return TokenGame(metadata, width, height, games.setup, games.setup_ply, games.moves)
 
     def decode_games(self, tokens: Tokens, offsets: Indices) -> GameArrays:
-        """Return the games of G sequences, see `decode`.
-
-        Args:
-            offsets: [G + 1], ascending. Game g is tokens[offsets[g]:offsets[g + 1]].
-        """
+        """Return the games of G sequences, see `decode`. Game g is tokens[offsets[g]:offsets[g + 1]]."""
         count, codes = len(offsets) - 1, self._prefix_codes(tokens, offsets)
         size = codes[:, 0] + 1 if self.pad else np.full(count, MAX_SIZE + 1)
         width, height = (np.where(size <= MAX_SIZE, size, side).astype(np.uint8) for side in (self.width, self.height))

@@ -266,8 +266,7 @@ def _kind_of(side: str, program: str | None) -> str:
 
 def _grouped(table: pa.Table, keys: Sequence[str], count: tuple[list[str] | str, str]) -> pa.Table:
     """Return the distinct keys, and their numbers of games in a last column."""
-    groups = table.group_by(list(keys), use_threads=False).aggregate([count])
-    return groups.rename_columns([*keys, _COUNT])
+    return table.group_by(list(keys), use_threads=False).aggregate([count]).rename_columns([*keys, _COUNT])
 
 
 def _most_frequent(parts: Sequence[pa.Table], keys: Sequence[str], limit: int) -> pa.Table:

@@ -229,8 +229,7 @@ def year_name(year: int) -> str:
 def partition_years(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
     """Return the partition year of rows with column `year`: [G], 1900 to 2099, EARLIER_YEAR or UNKNOWN_YEAR."""
     years = to_numpy(pc.fill_null(batch.column("year"), UNKNOWN_YEAR)).astype(np.int64)
-    clipped = np.clip(years, EARLIER_YEAR, UNKNOWN_YEAR)
-    return np.where(years < 0, UNKNOWN_YEAR, clipped)
+    return np.where(years < 0, UNKNOWN_YEAR, np.clip(years, EARLIER_YEAR, UNKNOWN_YEAR))
 
 
 class StagedRows(NamedTuple):

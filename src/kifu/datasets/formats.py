@@ -142,12 +142,9 @@ def open_writer(name: str, path: str | os.PathLike[str], layout: Layout, example
 
 
 def detect_format(path: Path) -> Format | None:
-    """Return the format that a file or directory seems to have, by its first bytes or its index; None for others.
+    """Return the format that a path has, by its first bytes or its index; None if it is no data set.
 
     Raises FormatError if it is a directory with a damaged index, or a data set of tokens.
-
-    Returns:
-        None if it is no data set.
     """
     from kifu.datasets.npy import (  # loads numpy and pydantic, which listing formats does not need
         INDEX,

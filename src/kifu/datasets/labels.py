@@ -230,8 +230,7 @@ def label_values(specs: Iterable[LabelSpec], board: Board, rows: pa.RecordBatch,
     values: dict[str, Array] = {}
     for spec in specs:
         if spec.name.startswith(INPUTS_PREFIX):
-            conditions = Conditions.from_rows(rows)
-            values[spec.name] = encode_inputs(_inputs_of(spec.name), conditions, at.game, _white(at))
+            values[spec.name] = encode_inputs(_inputs_of(spec.name), Conditions.from_rows(rows), at.game, _white(at))
         elif is_next(spec.name):
             values[spec.name] = _next(at, board, spec.shape[0])
         elif spec.name not in (*ENCODED_LABELS, *MERGED_LABELS):

@@ -324,8 +324,7 @@ class CatalogueSource(LoaderSource):
         for values in (out.planes, *out.labels.values()):
             values[slot[~exists]] = 0
         out.ply[slot] = np.where(exists, positions.ply + 1, -1)
-        after = replace(positions, ply=positions.ply + 1)
-        return after.take(np.flatnonzero(exists)), slot[exists]
+        return replace(positions, ply=positions.ply + 1).take(np.flatnonzero(exists)), slot[exists]
 
     def new_buffer(self, slots: int) -> Batch:
         """Return arrays for examples; see `LoaderSource.new_buffer`."""
@@ -334,8 +333,7 @@ class CatalogueSource(LoaderSource):
 
     def _encode(self, positions: Positions, slot: Indices, out: Batch) -> None:
         """Encode positions. Raises FormatError if one lies after the last move that could be replayed."""
-        context = self.encoder.context_of(self._rows)
-        encoded = self.encoder.encode(positions, context, out.planes, out.labels, slot)
+        encoded = self.encoder.encode(positions, self.encoder.context_of(self._rows), out.planes, out.labels, slot)
         for k in np.flatnonzero((encoded.drop != DropReason.KEPT) & (encoded.ply <= positions.ply))[:1].tolist():
             game, reason = self.ids[positions.game[k]], DropReason(encoded.drop[k]).reason
             raise FormatError(f"game {game:016x}: move {encoded.ply[k] + 1} cannot be played: {reason}")

@@ -91,8 +91,7 @@ def _rank_codes(name: str) -> Callable[[pa.RecordBatch], Indices]:
 def _year_codes(rows: pa.RecordBatch) -> Indices:
     column = rows["year"]
     year = np.clip(to_numpy(pc.fill_null(column, 0)).astype(np.int64), _FIRST_YEAR - 1, _LAST_YEAR + 1)
-    code = year - (_FIRST_YEAR - 1)
-    return np.where(_known(column), code, _LAST_YEAR - _FIRST_YEAR + 3)
+    return np.where(_known(column), year - (_FIRST_YEAR - 1), _LAST_YEAR - _FIRST_YEAR + 3)
 
 
 def _result_codes(rows: pa.RecordBatch) -> Indices:
@@ -288,8 +287,7 @@ class Tokenizer:
     def decode(self, tokens: Sequence[int] | Array) -> TokenGame:
         """Return the game of a sequence that begins with "begin". What follows "end" is ignored.
 
-        Raises:
-            FormatError: The sequence is not a game. Whether its moves are legal is not checked.
+        Raises FormatError if the sequence is not a game. Whether its moves are legal is not checked.
         """
         words = np.clip(np.asarray(tokens, np.int64), -1, 65535).astype(np.uint16)  # -1 becomes 65535, no token either
         offsets = np.array([0, len(words)])
@@ -353,12 +351,7 @@ def _write_tokens(  # noqa: PLR0913 - kernel
     chosen: Any, width: Any, height: Any, moves: Any, move_offset: Any, setup: Any, setup_ply: Any, setup_offset: Any,
     plies: Any, prefix: Any, frame_width: Any, frame_points: Any, tokens: Any, ends: Any
 ) -> None:  # fmt: skip
-    """Write the tokens of games; see `Tokenizer.encode`.
-
-    Args:
-        width: Like the next six as in `kifu.arrays.MoveArrays`.
-        ends: [K] int64, receives the end of each game in `tokens`.
-    """
+    """Write the tokens of games; see `Tokenizer.encode`. ends: [K] int64, receives each game's end in `tokens`."""
     at = 0
     for r in range(chosen.shape[0]):
         g = chosen[r]

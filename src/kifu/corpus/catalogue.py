@@ -54,7 +54,6 @@ class CatalogueWriter(TableWriter):
     """A `TableWriter` with the catalogue's schema, encodings and metadata."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Open the temporary file."""
         plain = {*_SPLIT, *_DELTAS}
         columns = [name for field in SCHEMA for name in _parquet_names(field)]
         super().__init__(

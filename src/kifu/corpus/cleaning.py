@@ -113,13 +113,7 @@ def load_cleaning_rules(name: str | os.PathLike[str], overrides: Iterable[str] =
 
 
 def check_cleaning_rules(table: Mapping[str, object], name: str | os.PathLike[str]) -> CleaningRules:
-    """Validate a table of rules.
-
-    table: by field of `CleaningRules`.
-
-    Raises:
-        RecipeError: A value is invalid; the message names the first one.
-    """
+    """Validate rules by field of `CleaningRules`. Raises RecipeError, which names the first invalid value."""
     return check_config(CleaningRules, table, _KIND, name)
 
 
@@ -196,10 +190,7 @@ def _violations(
 
 
 def thinking_times(batch: pa.RecordBatch) -> npt.NDArray[np.float64]:
-    """Return [G] each player's thinking time in seconds (`kifu.records.meta.thinking_seconds`), NaN if unknown.
-
-    batch: rows of the catalogue with TIME_COLUMNS.
-    """
+    """Return [G] each player's time in seconds (`thinking_seconds`), NaN if unknown. batch: has TIME_COLUMNS."""
     return np.array(
         [_thinking_seconds(*each) for each in zip(*(batch[name].to_pylist() for name in TIME_COLUMNS))], float
     )

@@ -104,7 +104,6 @@ class _HashRange(NamedTuple):
     ranges: int
 
     def contains(self, hashes: Hashes) -> npt.NDArray[np.bool_]:
-        """Return a mask of the hashes within the range."""
         low, after = ((k << 64) // self.ranges for k in (self.number, self.number + 1))
         mask: npt.NDArray[np.bool_] = (hashes >= np.uint64(low)) & (hashes <= np.uint64(after - 1))
         return mask
@@ -231,7 +230,6 @@ class IdSet:
     """A set of ids, with 11 to 22 bytes each once there are many."""
 
     def __init__(self, max_size: int | None = None) -> None:
-        """Create an empty set of at most `max_size` ids; None for no limit."""
         self._table = np.zeros(1 << 10, np.uint64)  # 0 is a free slot
         self._salt = np.frombuffer(bytearray(os.urandom(8)), np.uint64)  # so that no crafted ids share a slot
         self._used = 0
@@ -293,10 +291,7 @@ def exact_duplicates(
 
 
 def _find_equal_ids(paths: tuple[str, ...], digests: tuple[str, ...], within: _HashRange) -> Indices:
-    """Return the rows with the ids of earlier rows, in a range of hashes.
-
-    A hash of all catalogues is mixed into ids, so that no crafted ids fall in one range.
-    """
+    """Return rows with ids of earlier rows. A hash of all catalogues is mixed in: no crafted ids fall in one range."""
     salt = np.frombuffer(blake3("".join(digests).encode()).digest(8), np.uint64)
     seen, parts = IdSet(), [np.empty(0, np.int64)]
     for start, batch in number_batches(paths, ("id", "drop")):

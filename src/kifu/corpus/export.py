@@ -36,8 +36,7 @@ def rows_to_olf(batch: pa.RecordBatch) -> OlfLines:
     Handicap stones that are moves, as many as HA states, are written as those of the setup.
     """
     text = OlfFields(**{name: batch.column(name) for name in OlfFields.__dataclass_fields__})
-    games = handicap_as_setup(recorded_games(batch), stated_only=True)
-    return write_olf(games, text, *territory_arrays(batch))
+    return write_olf(handicap_as_setup(recorded_games(batch), stated_only=True), text, *territory_arrays(batch))
 
 
 def rows_to_sgf(batch: pa.RecordBatch) -> tuple[list[bytes], npt.NDArray[np.uint8]]:

@@ -137,10 +137,7 @@ def begin(s: HashState, g: Any) -> None:
 
 @inline_kernel
 def hash_setup(s: HashState, g: Any, first_colour: Any, first: Any, last_ply: Any) -> Any:
-    """Hash the stones from setup[first] to those of `last_ply`; the last entry of a point counts.
-
-    Returns the index after the last of these stones.
-    """
+    """Hash the stones from setup[first] to `last_ply`; a point's last entry counts. Returns the index after them."""
     stop = first
     while stop < s.setup_offset[g + 1] and np.int64(s.setup_ply[stop]) <= last_ply:
         stop += 1
@@ -445,10 +442,7 @@ def make_hash_state(games: MoveArrays) -> HashState:
 
 @functools.lru_cache(maxsize=64)
 def _table(width: int, height: int) -> Hashes:
-    """Return the value of each variant of each point under each symmetry: [VARIANTS * points, 8] uint64.
-
-    Boards outside 1 to 25 have no points here.
-    """
+    """Return [VARIANTS * points, 8] uint64 by variant, point and symmetry; boards outside 1 to 25 have no points."""
     if not (1 <= width <= MAX_SIZE and 1 <= height <= MAX_SIZE):
         return np.empty((0, 8), np.uint64)
     stone = SETUP_TOKEN

@@ -201,8 +201,7 @@ def ingest(
                 bar.advance(len(batch))
             left_out.require_games(report.read)
             require_unchanged(all_sources)
-            infos = add_left_out(all_sources, left_out)
-            writer.commit(made_from | {"sources": infos} | report.counts())
+            writer.commit(made_from | {"sources": add_left_out(all_sources, left_out)} | report.counts())
     report.bytes, report.left_out = writer.size, left_out.total()
     left_out.log()
     return report

@@ -128,7 +128,6 @@ def _add_positions(
     s: State, history: History, ws: Workspace, games: ReplayArrays, game_index: Any, rules: Any, first_row: Any,
     keys: _LinkKeys,
 ) -> None:  # fmt: skip
-    """Add the positions of games of the size of s."""
     for i in range(game_index.shape[0]):
         g = game_index[i]
         game = game_moves(games, g)
@@ -146,7 +145,6 @@ def _add_positions(
 
 @inline_kernel
 def _salted(h: Any, salt: Any) -> Any:
-    """Return the key of eight hashes."""
     return mix(lowest(h) ^ mix(np.uint64(salt)))
 
 

@@ -277,10 +277,7 @@ def _element_bytes(kind: pa.DataType) -> int:
 
 
 def open_file(path: Path) -> pq.ParquetFile:
-    """Open a Parquet file that has the catalogue's columns.
-
-    Raises FormatError if the file is not a catalogue, or one of another version.
-    """
+    """Open a file with the catalogue's columns. Raises FormatError if it is no catalogue, or of another version."""
     try:
         file = open_parquet(path)
         metadata = file.metadata.metadata or {}
@@ -339,10 +336,7 @@ def read_batches(
 
 
 def cast_batch(batch: pa.RecordBatch, schema: pa.Schema, path: Path, first: int) -> pa.RecordBatch:
-    """Return the schema's columns of a batch in its types. Raises FormatError if a value does not fit its column.
-
-    first: The number of the first row, for messages.
-    """
+    """Cast the schema's columns of a batch. Raises FormatError if a value does not fit. first: row, for messages."""
     columns = []
     for field in schema:
         column = batch.column(field.name)

@@ -88,10 +88,7 @@ class Index(StrictModel):
 
 
 def read_partitions(folder: Path) -> Index:
-    """Read the index of a folder and check that the partitions exist and have their sizes.
-
-    Raises FormatError if the index or a partition is damaged or missing.
-    """
+    """Read the index of a folder. Raises FormatError if it or a partition is damaged, missing or of another size."""
     index_path, data = folder / INDEX, b""
     try:
         data = read_small(index_path)

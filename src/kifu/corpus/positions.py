@@ -114,12 +114,7 @@ def track_stone(context: Any, s: State, game: GameMoves, t: Any, p: Any, c: Any)
 
 
 class _HashContext(NamedTuple):
-    """The context of a replay.
-
-    Attributes:
-        hashes: [T] uint64, receives the hash before each move of the game.
-        stones: [T] uint16, receives the number of stones before each move.
-    """
+    """The context of a replay; hashes [T] uint64 and stones [T] uint16 receive those before each move."""
 
     workspace: Workspace
     hashes: npt.NDArray[np.uint64]

@@ -466,8 +466,7 @@ class QueryResult:
         texts = ", ".join(f"#{k}::VARCHAR" for k in range(1, len(self.columns) + 1))
         first = self._database.rows(self._relation.limit(rows + 1).project(texts))
         total = self._database.rows(self._relation.aggregate("count(*)"))[0][0] if len(first) > rows else len(first)
-        numeric = [kind.id in NUMBERS for kind in self._relation.types]
-        return QueryHead(self.columns, numeric, first[:rows], total)
+        return QueryHead(self.columns, [kind.id in NUMBERS for kind in self._relation.types], first[:rows], total)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows."""
@@ -639,5 +638,4 @@ def _matching_rows(catalogue: Catalogue, where: str, columns: str) -> Iterator[p
     numbered = 'SELECT *, row_number() OVER () - 1 AS "row" FROM games'
     with open_database(catalogue.path) as database:
         check_condition(database, where, "games")
-        found = database.select(f"SELECT {columns} FROM ({numbered}) WHERE (\n{where}\n)")
-        yield from database.batches(found, _BATCH)
+        yield from database.batches(database.select(f"SELECT {columns} FROM ({numbered}) WHERE (\n{where}\n)"), _BATCH)

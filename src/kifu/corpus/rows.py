@@ -129,8 +129,7 @@ def _overtime_values(text: str) -> OvertimeValues:
 
 @_cached
 def _sgf_time(text: str) -> tuple[float | None, str | None, int | None, float | None, bool]:
-    minutes = parse_minutes(text)
-    return minutes, *_overtime_values(text), is_recognized("time", text)
+    return parse_minutes(text), *_overtime_values(text), is_recognized("time", text)
 
 
 @_cached
@@ -194,8 +193,7 @@ def parse_fields(
     columns: dict[str, pa.Array] = {}
     unparsed: UnparsedTexts = {}
     for name, (kind, targets) in PARSED_COLUMNS.items():
-        parser = _parsers(record_format)[kind]
-        _parse_column(name, text[name], parser, targets, columns, unparsed)
+        _parse_column(name, text[name], _parsers(record_format)[kind], targets, columns, unparsed)
     columns["ending"] = pc.fill_null(columns["ending"], "unknown")
     return columns | _program_columns(text, programs), unparsed
 
@@ -282,10 +280,7 @@ def _unparsed_handicaps(parsed: ParsedBlock) -> Counter[str]:
 
 
 def recorded_rows(parsed: ParsedBlock, archive: str, programs: Programs) -> pa.RecordBatch:
-    """Return the rows of a parsed block as recorded, with only the columns that need neither replay nor hashes.
-
-    The games' drop reasons become column `drop`.
-    """
+    """Return the rows of a parsed block, `drop` included, without the columns that need replay or hashes."""
     columns, _ = _recorded_columns(parsed, archive, programs)
     columns |= _game_columns(parsed.games) | {"drop": schema.drop_names(parsed.games.drop)}
     return pa.RecordBatch.from_pydict({name: columns[name] for name in schema.SCHEMA.names if name in columns})

@@ -219,10 +219,7 @@ def archive_shards(path: AnyPath) -> Iterator[ArchiveShard | LooseRecords]:
 
 
 class ShardReader:
-    """Reads shards. Consecutive shards of an archive are read from one open archive.
-
-    Pickling it keeps no state.
-    """
+    """Reads shards. Consecutive shards of an archive are read from one open archive. Pickling it keeps no state."""
 
     def __init__(self) -> None:
         self._path: AnyPath | None = None
@@ -230,10 +227,7 @@ class ShardReader:
         self._blocks: Iterator[RecordBlock] = iter(())
 
     def read(self, shard: Shard) -> Iterator[Content]:
-        """Yield the shard's blocks or batches of rows. Exhaust the iterator before reading another shard.
-
-        Raises SourceError as `kifu.records.containers.blocks`.
-        """
+        """Yield blocks or batches of rows, to be exhausted before the next shard. Raises SourceError as `blocks`."""
         if isinstance(shard, RowShard):
             yield from read_shard(shard)
             return

@@ -266,8 +266,7 @@ def _kind_of(side: str, program: str | None) -> str:
 
 def _grouped(table: pa.Table, keys: Sequence[str], count: tuple[list[str] | str, str]) -> pa.Table:
     """Return the distinct keys, and their numbers of games in a last column."""
-    groups = table.group_by(list(keys), use_threads=False).aggregate([count])
-    return groups.rename_columns([*keys, _COUNT])
+    return table.group_by(list(keys), use_threads=False).aggregate([count]).rename_columns([*keys, _COUNT])
 
 
 def _most_frequent(parts: Sequence[pa.Table], keys: Sequence[str], limit: int) -> pa.Table:
@@ -352,10 +351,7 @@ def program_kinds(program: str | None) -> str:
 
 
 def rank_bands(rating: pa.ChunkedArray | pa.Array, pro: pa.ChunkedArray | pa.Array) -> npt.NDArray[np.int64]:
-    """Return the indices into BANDS of ratings: [K] int64.
-
-    pro: marks professionals. 10 dan is not a professional rank, but has the rating of one.
-    """
+    """Return the indices into BANDS of ratings, [K] int64. pro: marks professionals, whose rating 10 dan shares."""
     strength, professional = (to_numpy(pc.fill_null(each.cast(pa.float32()), float("nan"))) for each in (rating, pro))
     lowest = [low for low in _MIN_RATING.values() if low]
     band = np.searchsorted(lowest, strength, side="right")
@@ -379,10 +375,7 @@ _Draw: TypeAlias = "Callable[[Axes, Stats], None]"
 
 
 def draw_charts(stats: Stats) -> Figure:
-    """Draw the page, without panels that have no data.
-
-    Equal counts give equal bytes, see `kifu.viz.boards.save`; names of files are not shown.
-    """
+    """Draw the page, without empty panels and names of files. Equal counts give equal bytes, see `boards.save`."""
     ranks = _ranks if _ranked_bands(stats) else None
     upper: list[_Draw] = [panel for panel, shown in ((_years, _known_years(stats)), (_lengths, stats.kept)) if shown]
     lower: list[_Draw] = [_results] if stats.kept else []

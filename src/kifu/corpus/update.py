@@ -115,10 +115,7 @@ class CatalogueTransaction(ExitStack):
     """
 
     def __init__(self, path: Path) -> None:
-        """Lock the folder, which is created if it does not exist.
-
-        Raises OutputError if another process holds the folder, or it contains foreign files.
-        """
+        """Lock or create the folder. Raises OutputError if another process holds it, or it has foreign files."""
         super().__init__()
         self.path = path
         self.index: Index | None = None
@@ -156,10 +153,7 @@ class CatalogueTransaction(ExitStack):
         return staged
 
     def new_name(self, name: str, taken: Iterable[str] = ()) -> str:
-        """Return an unused name for a directory in the folder, which is not in `taken` either, see `unique_name`.
-
-        Raises OutputError if the folder was removed.
-        """
+        """Return an unused name, not in `taken`, see `unique_name`. Raises OutputError if the folder was removed."""
         with writing(self.path):
             present = [entry.name for entry in self.path.iterdir()]
         return unique_name(name, [*taken, *present])
@@ -235,8 +229,7 @@ def year_name(year: int) -> str:
 def partition_years(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
     """Return the partition year of rows with column `year`: [G], 1900 to 2099, EARLIER_YEAR or UNKNOWN_YEAR."""
     years = to_numpy(pc.fill_null(batch.column("year"), UNKNOWN_YEAR)).astype(np.int64)
-    clipped = np.clip(years, EARLIER_YEAR, UNKNOWN_YEAR)
-    return np.where(years < 0, UNKNOWN_YEAR, clipped)
+    return np.where(years < 0, UNKNOWN_YEAR, np.clip(years, EARLIER_YEAR, UNKNOWN_YEAR))
 
 
 class StagedRows(NamedTuple):

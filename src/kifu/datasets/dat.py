@@ -155,10 +155,7 @@ Segment: TypeAlias = tuple[int, int]
 
 
 def check_segments(data: Bytes, layout: DatLayout) -> list[Segment]:
-    """Validate every byte of a .dat file, and return its segments in order.
-
-    Raises FormatError if a byte differs from what the format requires.
-    """
+    """Return the segments of a .dat file, in order. Raises FormatError for any byte that differs from the format."""
     segments: list[Segment] = []
     position = first = 0  # byte of the next segment, and number of its first record
     while position < len(data):
@@ -285,10 +282,7 @@ class Dat(Dataset):
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Open and validate a file.
-
-        Raises FormatError if the file is not in one of the formats; the message names the byte.
-        """
+        """Open and validate a file. Raises FormatError, which names the byte, if it is in none of the formats."""
         self.path = Path(path)
         self._map = _map_file(self.path)
         data = np.frombuffer(self._map, np.uint8)

@@ -83,8 +83,7 @@ class Draws(Report):
 def mark_drawn(units: Any, first: Any, slot_of: Any, move_offset: Any, selected: Any, drawn: Any) -> None:
     """Mark the positions of consecutive games of a block that have a slot; see `kifu.datasets.sources.fill_slots`.
 
-    Args:
-        drawn: Bytes like `selected`, lowest bit first; receives those of positions with a slot.
+    drawn: bytes like `selected`, lowest bit first; receives those of positions with a slot.
     """
     q = first
     for u in range(units.shape[0]):

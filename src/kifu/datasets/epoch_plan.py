@@ -137,7 +137,6 @@ class LoaderConfig:
     memory: int = MEMORY
 
     def __post_init__(self) -> None:
-        """Raise RecipeError for invalid values."""
         for name in ("window", "world_size"):
             if getattr(self, name) < 1:
                 raise RecipeError(f"{name} must be >= 1, got {getattr(self, name)}")

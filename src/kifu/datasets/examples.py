@@ -52,11 +52,7 @@ _STONES = re.compile(r"(own|other|opponent's|black|white)(?: stones)?(?: now)?(?
 
 @dataclass(frozen=True, slots=True)
 class LabelSpec:
-    """A label: a quantity that a network may learn to predict.
-
-    Attributes:
-        shape: Shape of one example's value; () for a number.
-    """
+    """A label: a quantity to predict. shape: of one example's value; () for a number."""
 
     name: _Name
     dtype: Literal["int8", "int16", "int32", "float32"]
@@ -164,11 +160,7 @@ def parse_layout(text: str | bytes) -> Layout:
 
 
 class GameRuns(NamedTuple):
-    """The games of a batch whose rows are grouped by game; one entry per game, in order.
-
-    Attributes:
-        rows: [K] int64, number of rows per game; their sum is the size of the batch.
-    """
+    """The games of a batch, whose rows are grouped by game, in order. rows: [K] int64, number of rows per game."""
 
     archive: Sequence[str]
     member: Sequence[str]
@@ -261,11 +253,7 @@ def concat(batches: Sequence[Batch], layout: Layout) -> Batch:
 
 
 def part_spans(bounds: Sequence[int], start: int, stop: int) -> Iterator[tuple[int, int, int]]:
-    """Yield which rows of which parts are rows start to stop - 1: part, first and last row + 1, counted in the part.
-
-    Args:
-        bounds: The first row of each part, and the number of all rows.
-    """
+    """Yield rows start to stop - 1 as (part, its first row, its last row + 1). bounds: first rows, and all rows."""
     while start < stop:
         k = bisect_right(bounds, start) - 1
         until = min(stop, bounds[k + 1])

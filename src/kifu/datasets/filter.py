@@ -65,7 +65,6 @@ class PositionFilter:
     programs: Annotated[bool, Field(strict=True)] = True
 
     def __post_init__(self) -> None:
-        """Raise RecipeError for invalid values."""
         for name, weights in (("ply_weights", self.ply_weights), ("rank_weights", self.rank_weights)):
             for key, weight in (weights or {}).items():
                 if not 0 <= weight <= 1:
@@ -161,10 +160,7 @@ def _select_positions(  # noqa: PLR0913 - kernel
     moves: Any, move_offset: Any, playable: Any, points: Any, passes: Any, by_ply: Any, by_player: Any, per_game: Any,
     weight_key: Any, per_game_key: Any, selected: Any, counts: Any
 ) -> None:  # fmt: skip
-    """See `select_positions`.
-
-    by_ply: [T] float64, weight of each ply; the last one also applies to all later plies. per_game: or -1.
-    """
+    """See `select_positions`. by_ply: [T] float64, the last one also for all later plies. per_game: or -1."""
     for g in range(counts.shape[0]):
         first = move_offset[g]
         count = 0
@@ -193,10 +189,7 @@ def _select_positions(  # noqa: PLR0913 - kernel
 
 
 def mark_positions(games: MoveArrays, rules: PositionFilter, playable: Ints) -> Bytes:
-    """Return which positions rules without random draws select: [M] 0 or 1 for each move of all games.
-
-    playable: as for `select_positions`.
-    """
+    """Return [M] 0 or 1: moves that rules without random draws select. playable: as for `select_positions`."""
     selected, counts = np.zeros((len(games.moves) + 7) // 8, np.uint8), np.empty(len(playable), np.int32)
     by_player, key = np.ones((len(playable), 2)), np.uint64(0)
     select_positions(games, 0, playable, rules, by_player, (key, key), selected, counts)

@@ -119,10 +119,7 @@ def _import(target: str) -> Any:
 
 
 def find_writer(name: str) -> type[Writer]:
-    """Return the writer class of a format that holds any plane set.
-
-    Raises MissingExtra if it requires a package that is not installed.
-    """
+    """Return the writer class of a format for any plane set. Raises MissingExtra if a package is not installed."""
     format = find_format(name, "examples")
     writer: type[Writer] = _import(format.writer)
     return writer
@@ -145,12 +142,9 @@ def open_writer(name: str, path: str | os.PathLike[str], layout: Layout, example
 
 
 def detect_format(path: Path) -> Format | None:
-    """Return the format that a file or directory seems to have, by its first bytes or its index; None for others.
+    """Return the format that a path has, by its first bytes or its index; None if it is no data set.
 
     Raises FormatError if it is a directory with a damaged index, or a data set of tokens.
-
-    Returns:
-        None if it is no data set.
     """
     from kifu.datasets.npy import (  # loads numpy and pydantic, which listing formats does not need
         INDEX,

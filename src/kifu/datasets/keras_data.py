@@ -53,7 +53,6 @@ class KerasDataset(keras.utils.PyDataset):  # type: ignore[misc]
         super().__setattr__(name, value)
 
     def __len__(self) -> int:
-        """Return the number of batches of the epoch."""
         return len(self._loader)
 
     def __getitem__(self, index: int) -> Pair:

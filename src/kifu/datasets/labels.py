@@ -230,8 +230,7 @@ def label_values(specs: Iterable[LabelSpec], board: Board, rows: pa.RecordBatch,
     values: dict[str, Array] = {}
     for spec in specs:
         if spec.name.startswith(INPUTS_PREFIX):
-            conditions = Conditions.from_rows(rows)
-            values[spec.name] = encode_inputs(_inputs_of(spec.name), conditions, at.game, _white(at))
+            values[spec.name] = encode_inputs(_inputs_of(spec.name), Conditions.from_rows(rows), at.game, _white(at))
         elif is_next(spec.name):
             values[spec.name] = _next(at, board, spec.shape[0])
         elif spec.name not in (*ENCODED_LABELS, *MERGED_LABELS):
@@ -256,10 +255,7 @@ def check_augmentable(layout: Layout) -> None:
 def augment_labels(
     layout: Layout, labels: dict[str, Array], symmetry: Bytes, width: Indices, height: Indices
 ) -> dict[str, Array]:
-    """Return the labels of B positions under a symmetry each.
-
-    width, height: [B], size of the game's own board, which lies in the upper left corner of the layout's.
-    """
+    """Return labels under a symmetry each. width, height: [B] of the game's board, upper left in the layout's."""
     augmented = dict(labels)
     for name, values in labels.items():
         if name == "move":

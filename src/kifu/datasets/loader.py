@@ -117,7 +117,6 @@ class Loader:
         return self._plan().positions
 
     def __len__(self) -> int:
-        """Return the number of batches of `positions`."""
         return -(-self.positions // self.batch_size)
 
     @property
@@ -154,10 +153,7 @@ class Loader:
             self._state = state
 
     def epoch(self, number: int, batch: int = 0) -> Loader:
-        """Return a loader of the same games at the start of an epoch, or before a later batch of it.
-
-        Raises RecipeError if a number is negative.
-        """
+        """Return a loader at the start of an epoch, or before a batch of it. Raises RecipeError if one is negative."""
         _check_position(number, batch)
         if number == self.epoch_number:
             return self._at(self._state.start._replace(batch=batch), self._state.plan)

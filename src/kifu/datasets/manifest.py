@@ -277,12 +277,7 @@ class OriginsWriter(ExitStack):
         self._table = self.enter_context(TableWriter(path, _SCHEMA, write_statistics=["start"]))
 
     def add(self, archive: int, member: Ints, rows: Ints, plies: npt.NDArray[np.uint16]) -> None:
-        """Add K games.
-
-        Args:
-            archive: Index of their archive or catalogue in the manifest.
-            member: [K] index of each game in the archive, or its row in the catalogue.
-        """
+        """Add K games. archive: index in the manifest. member: [K] index in the archive, or row in the catalogue."""
         first, skips = find_skips(rows, plies)
         skips[:, 0] += self._waiting
         self._columns.append((np.full(len(rows), archive, np.int32), member, rows, first))

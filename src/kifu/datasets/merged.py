@@ -204,11 +204,7 @@ def _hash_positions(games: MoveArrays, plies: int) -> tuple[Hashes, Bytes]:
 
 
 class _MergeContext(NamedTuple):
-    """The context of a replay.
-
-    Attributes:
-        first: [1] int64, the entry of the game's first position.
-    """
+    """The context of a replay; first: [1] int64, the entry of the game's first position."""
 
     tables: PositionTables
     hashes: Hashes

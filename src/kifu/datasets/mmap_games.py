@@ -149,10 +149,10 @@ def _plain_type(kind: pa.DataType) -> pa.DataType:
 
 
 class _ColumnWriter:
-    """Writes a column of the catalogue, or the elements of one, to temporary files."""
+    """Writes a column of the catalogue, or the elements of one, to temporary files. Methods raise OutputError."""
 
     def __init__(self, field: pa.Field, files: ExitStack) -> None:
-        """Create the files; `files` closes them, which the mapped arrays survive. Raises OutputError."""
+        """Create the files; `files` closes them, which the mapped arrays survive."""
         kind = field.type
         self._rows = self._end = 0
         self._valid = _BufferFile(np.bool_, files) if field.nullable else None
@@ -173,7 +173,6 @@ class _ColumnWriter:
         self._type = kind
 
     def append(self, column: pa.Array) -> None:
-        """Append rows. Raises OutputError."""
         self._rows += len(column)
         if self._valid is not None:
             self._valid.append(to_numpy(column.is_valid()))
@@ -193,7 +192,6 @@ class _ColumnWriter:
                 part.append(values)
 
     def array(self) -> pa.Array:
-        """Return all rows. Raises OutputError."""
         buffers = [None if self._valid is None else _pack_bits(self._valid.map())]
         if self._ends is not None:
             buffers.append(pa.py_buffer(self._ends.map()))
@@ -229,21 +227,19 @@ def _pack_bits(values: Bools) -> pa.Buffer:
 
 
 class _BufferFile:
-    """A growing array in an unnamed temporary file."""
+    """A growing array in an unnamed temporary file. Methods raise OutputError."""
 
     def __init__(self, dtype: npt.DTypeLike, files: ExitStack) -> None:
-        """Create the file. Raises OutputError."""
         self._dtype = np.dtype(dtype)
         with _as_output_error():
             self._file = files.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - the stack closes it
 
     def append(self, values: Array) -> None:
-        """Append values. Raises OutputError."""
         with _as_output_error():
             self._file.write(np.ascontiguousarray(values, self._dtype).data)
 
     def map(self) -> Array:
-        """Return all values, memory-mapped and read-only. Raises OutputError."""
+        """Return all values, memory-mapped and read-only."""
         with _as_output_error():
             self._file.flush()
             if not self._file.tell():

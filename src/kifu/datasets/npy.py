@@ -58,10 +58,7 @@ def read_folder_index(path: Path) -> FolderIndex:
 
 
 def open_array(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> FileIO:
-    """Open a .npy file whose header and size are those that np.save writes for an array.
-
-    Raises FormatError if the header or the size differs.
-    """
+    """Open a .npy file. Raises FormatError unless header and size are those that np.save writes for an array."""
     header = npy_header(dtype, shape)
     with ExitStack() as stack:
         try:
@@ -256,12 +253,9 @@ class BookNpyWriter(FolderWriter):
     format = "book-npy@1"
 
     def __init__(self, path: Path, layout: Layout, examples: int = 0) -> None:
-        """Create the directory.
+        """Create the directory. Raises RecipeError if the format cannot hold this layout.
 
-        Raises RecipeError if the format cannot hold this layout.
-
-        Args:
-            path: The directory; its name is the data type, "train" or "test", in the names of the book's files.
+        path: its name is the data type, "train" or "test", in the names of the book's files.
         """
         check_layout(layout)
         self._data_type = path.name
@@ -369,8 +363,7 @@ class BookNpy(Dataset):
     def _read(self, start: int, stop: int) -> Batch:
         if not self._first:
             raise ValueError(f"{self.path} is closed")
-        parts = [self._read_chunk(*span) for span in part_spans(self._first, start, stop)]
-        return concat(parts, self.layout)
+        return concat([self._read_chunk(*span) for span in part_spans(self._first, start, stop)], self.layout)
 
     def _read_chunk(self, k: int, start: int, stop: int) -> Batch:
         features_file, labels_file = self._chunks[k]

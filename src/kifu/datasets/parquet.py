@@ -151,8 +151,7 @@ class Parquet(Dataset):
     def _read(self, start: int, stop: int) -> Batch:
         if not self._first:
             raise ValueError(f"{self.path} is closed")
-        parts = [self._group(k).slice(*span) for k, *span in part_spans(self._first, start, stop)]
-        return concat(parts, self.layout)
+        return concat([self._group(k).slice(*span) for k, *span in part_spans(self._first, start, stop)], self.layout)
 
     def _group(self, k: int) -> Batch:
         if self._last is None or self._last[0] != k:

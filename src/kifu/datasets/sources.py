@@ -201,10 +201,7 @@ def list_positions(  # noqa: PLR0913 - kernel
 
 
 class CatalogueSource(LoaderSource):
-    """Games of catalogues, rendered as they are replayed.
-
-    Only 4 bytes per game stay in memory; rows are read from the memory-mapped files, some games at a time.
-    """
+    """Games of memory-mapped catalogues, rendered as they are replayed; only 4 bytes per game stay in memory."""
 
     def __init__(self, rows: pa.RecordBatch, spec: ExampleSpec, following: bool = False) -> None:
         """Prepare the games.
@@ -327,8 +324,7 @@ class CatalogueSource(LoaderSource):
         for values in (out.planes, *out.labels.values()):
             values[slot[~exists]] = 0
         out.ply[slot] = np.where(exists, positions.ply + 1, -1)
-        after = replace(positions, ply=positions.ply + 1)
-        return after.take(np.flatnonzero(exists)), slot[exists]
+        return replace(positions, ply=positions.ply + 1).take(np.flatnonzero(exists)), slot[exists]
 
     def new_buffer(self, slots: int) -> Batch:
         """Return arrays for examples; see `LoaderSource.new_buffer`."""
@@ -337,8 +333,7 @@ class CatalogueSource(LoaderSource):
 
     def _encode(self, positions: Positions, slot: Indices, out: Batch) -> None:
         """Encode positions. Raises FormatError if one lies after the last move that could be replayed."""
-        context = self.encoder.context_of(self._rows)
-        encoded = self.encoder.encode(positions, context, out.planes, out.labels, slot)
+        encoded = self.encoder.encode(positions, self.encoder.context_of(self._rows), out.planes, out.labels, slot)
         for k in np.flatnonzero((encoded.drop != DropReason.KEPT) & (encoded.ply <= positions.ply))[:1].tolist():
             game, reason = self.ids[positions.game[k]], DropReason(encoded.drop[k]).reason
             raise FormatError(f"game {game:016x}: move {encoded.ply[k] + 1} cannot be played: {reason}")
@@ -424,10 +419,7 @@ def _reopen(paths: Sequence[Path]) -> DatasetSource:
 
 
 def open_datasets(sources: Sequence[str | os.PathLike[str]]) -> DatasetSource | None:
-    """Open sources that are data sets; return None if none of them is one.
-
-    Raises RecipeError if only some of the sources are data sets, or their layouts differ.
-    """
+    """Open data sets; None if no source is one. Raises RecipeError if only some are, or their layouts differ."""
     locations = [as_path(source) for source in sources]
     paths = [path for path in locations if isinstance(path, Path) and detect_format(path) is not None]
     if not paths:

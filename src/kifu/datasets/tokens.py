@@ -91,8 +91,7 @@ def _rank_codes(name: str) -> Callable[[pa.RecordBatch], Indices]:
 def _year_codes(rows: pa.RecordBatch) -> Indices:
     column = rows["year"]
     year = np.clip(to_numpy(pc.fill_null(column, 0)).astype(np.int64), _FIRST_YEAR - 1, _LAST_YEAR + 1)
-    code = year - (_FIRST_YEAR - 1)
-    return np.where(_known(column), code, _LAST_YEAR - _FIRST_YEAR + 3)
+    return np.where(_known(column), year - (_FIRST_YEAR - 1), _LAST_YEAR - _FIRST_YEAR + 3)
 
 
 def _result_codes(rows: pa.RecordBatch) -> Indices:
@@ -114,11 +113,7 @@ def _known(column: pa.Array) -> Bools:
 
 
 class MetadataField(NamedTuple):
-    """A fact about a game that one token of its prefix states.
-
-    Attributes:
-        codes: Returns the index in `values` for each row of the catalogue, [G] int64.
-    """
+    """A fact that a token of the prefix states. codes: returns [G] int64, each row's index in `values`."""
 
     values: tuple[str, ...]
     columns: tuple[str, ...]
@@ -169,11 +164,7 @@ Tokens = npt.NDArray[np.uint16]
 
 
 class TokenGame(NamedTuple):
-    """A game that was decoded from tokens; points, setup and moves are those of the catalogue's columns.
-
-    Attributes:
-        metadata: The values of the prefix by field.
-    """
+    """A game decoded from tokens, as in the catalogue's columns. metadata: the values of the prefix by field."""
 
     metadata: dict[str, str]
     width: int
@@ -296,8 +287,7 @@ class Tokenizer:
     def decode(self, tokens: Sequence[int] | Array) -> TokenGame:
         """Return the game of a sequence that begins with "begin". What follows "end" is ignored.
 
-        Raises:
-            FormatError: The sequence is not a game. Whether its moves are legal is not checked.
+        Raises FormatError if the sequence is not a game. Whether its moves are legal is not checked.
         """
         words = np.clip(np.asarray(tokens, np.int64), -1, 65535).astype(np.uint16)  # -1 becomes 65535, no token either
         offsets = np.array([0, len(words)])
@@ -308,11 +298,7 @@ class Tokenizer:
         return TokenGame(metadata, width, height, games.setup, games.setup_ply, games.moves)
 
     def decode_games(self, tokens: Tokens, offsets: Indices) -> GameArrays:
-        """Return the games of G sequences, see `decode`.
-
-        Args:
-            offsets: [G + 1], ascending. Game g is tokens[offsets[g]:offsets[g + 1]].
-        """
+        """Return the games of G sequences, see `decode`. Game g is tokens[offsets[g]:offsets[g + 1]]."""
         count, codes = len(offsets) - 1, self._prefix_codes(tokens, offsets)
         size = codes[:, 0] + 1 if self.pad else np.full(count, MAX_SIZE + 1)
         width, height = (np.where(size <= MAX_SIZE, size, side).astype(np.uint8) for side in (self.width, self.height))
@@ -365,12 +351,7 @@ def _write_tokens(  # noqa: PLR0913 - kernel
     chosen: Any, width: Any, height: Any, moves: Any, move_offset: Any, setup: Any, setup_ply: Any, setup_offset: Any,
     plies: Any, prefix: Any, frame_width: Any, frame_points: Any, tokens: Any, ends: Any
 ) -> None:  # fmt: skip
-    """Write the tokens of games; see `Tokenizer.encode`.
-
-    Args:
-        width: Like the next six as in `kifu.arrays.MoveArrays`.
-        ends: [K] int64, receives the end of each game in `tokens`.
-    """
+    """Write the tokens of games; see `Tokenizer.encode`. ends: [K] int64, receives each game's end in `tokens`."""
     at = 0
     for r in range(chosen.shape[0]):
         g = chosen[r]

@@ -253,7 +253,6 @@ class RangeSort(ExitStack):
             raise _cannot_spill(self._folder, error) from None
 
     def __iter__(self) -> Iterator[Columns]:
-        """Yield the rows of each range. Raises OutputError."""
         return map(concat_columns, self.pieces())
 
     def pieces(self) -> Iterator[list[Columns]]:

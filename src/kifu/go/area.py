@@ -66,7 +66,6 @@ def new_area_workspace(width: int, height: int) -> AreaWorkspace:
 
 @inline_kernel
 def _is_vital(s: State, a: AreaWorkspace, r: Any, h: Any, suicide: Any) -> Any:
-    """Return whether region r is vital to chain h."""
     for i in range(a.start[r], a.start[r + 1]):
         p = np.int64(a.queue[i])
         if s.colour[p] == EMPTY:
@@ -168,7 +167,6 @@ def _find_regions(s: State, a: AreaWorkspace, board: Any, c: Any, suicide: Any) 
 
 @inline_kernel
 def _add_region(a: AreaWorkspace, r: Any, out: Any) -> None:
-    """Add the points of region r to a bit set."""
     for i in range(a.start[r], a.start[r + 1]):
         p = np.int64(a.queue[i])
         out[p >> 6] |= bit(p)

@@ -71,15 +71,7 @@ class Board:
     __hash__ = None  # type: ignore[assignment]  # mutable
 
     def __init__(self, width: int = 19, height: int | None = None, *, rules: Rules = RECORD_RULES) -> None:
-        """Make an empty board.
-
-        Args:
-            width: Number of columns, 1..25.
-            height: Number of rows, 1..25; as many as columns by default.
-
-        Raises:
-            GameError: Width or height is out of range.
-        """
+        """Make an empty board of 1..25 columns and rows, by default square. Raises GameError for other sizes."""
         self.width, self.height = width, width if height is None else height
         self.rules = rules
         self.to_play = BLACK
@@ -206,8 +198,7 @@ class Board:
     def is_legal(self, move: Move, colour: int | None = None) -> bool:
         """Return whether a move, as in `play`, is legal for a colour, by default the player to move.
 
-        Raises:
-            GameError: It is neither a point of the board nor a pass.
+        Raises GameError if it is neither a point of the board nor a pass.
         """
         number, colour = self._read(move, colour)
         return bool(self.legal(colour)[self._point(number)])

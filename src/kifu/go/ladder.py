@@ -304,10 +304,7 @@ class LadderSearch(NamedTuple):
 
 
 def new_ladder_search(width: int, height: int) -> LadderSearch:
-    """Return a search with nothing cached, for boards of one size.
-
-    Raises GameError if width or height is not in 1..25.
-    """
+    """Return a search with nothing cached, for boards of one size. Raises GameError if it is not in 1..25."""
     state = new_state(width, height)
     n, words = width * height, len(state.words)
     depth = 3 * n // 2 + 2
@@ -389,10 +386,7 @@ def _captures_any(s: State, p: Any, c: Any) -> Any:
 
 @inline_kernel
 def _liberties_after(s: State, c: Any, h: Any, p: Any, attacker: Any) -> Any:
-    """Return how many liberties chain h of colour c would have after a stone on its liberty p, ignoring captures.
-
-    attacker: another of its liberties, where an attacker plays before that; -1 for none.
-    """
+    """Return chain h's liberties after c plays p, ignoring captures. attacker: a liberty played before, or -1."""
     joins = False
     new = 0
     for k in range(4):

@@ -352,6 +352,5 @@ def captured_stones(games: MoveArrays, game_index: npt.NDArray[np.int64]) -> npt
     out = np.zeros(len(games.moves), np.uint16)
     if len(game_index):
         size = _common_size(games, game_index)
-        rules = RECORD_RULES.codes
-        _captured_stones(new_state(*size), new_history(0), replay_arrays(games), game_index, rules, out)
+        _captured_stones(new_state(*size), new_history(0), replay_arrays(games), game_index, RECORD_RULES.codes, out)
     return out

@@ -67,11 +67,7 @@ class Rules:
 
     @classmethod
     def named(cls, name: str) -> Rules:
-        """Return the rule set of a name, in upper or lower case.
-
-        Raises:
-            RecipeError: No rule set has the name; the message lists all names.
-        """
+        """Return the rule set of a name, in any case. Raises RecipeError, which lists all names, if it is unknown."""
         try:
             return NAMED[name.lower()]
         except KeyError:
@@ -183,10 +179,7 @@ def situation_hash(position: Any, c: Any, ko: Any) -> Any:
 
 @inline_kernel
 def hash_after(s: State, p: Any, c: Any) -> Any:
-    """Return the hash of the position after a stone of colour c on the empty point p, without playing it.
-
-    A stone that would have no liberty removes its own chain.
-    """
+    """Return the hash as if colour c played on the empty point p; a stone without liberties removes its chain."""
     h = s.hash[0] ^ s.zobrist[c - 1, p]
     removed = 3 - c if would_have_liberty(s, p, c) else c
     for k in range(4):
@@ -212,10 +205,7 @@ def is_ko_recapture(s: State, p: Any, c: Any) -> Any:
 
 @inline_kernel
 def illegal_reason(s: State, history: History, p: Any, c: Any, ko: Any, suicide: Any) -> Any:
-    """Return 0 if colour c (BLACK or WHITE) may play on p, a point of the board, else OCCUPIED, SUICIDE, KO or SUPERKO.
-
-    ko and suicide are `Rules.codes`.
-    """
+    """Return 0 if colour c may play on point p, else OCCUPIED, SUICIDE, KO or SUPERKO. ko, suicide: `Rules.codes`."""
     if s.colour[p] != EMPTY:
         return OCCUPIED
     if not would_have_liberty(s, p, c) and (suicide == SUICIDE_FORBIDDEN or not has_own_neighbour(s, p, c)):
@@ -252,10 +242,7 @@ def make_move(s: State, history: History, p: Any, c: Any, ko: Any, suicide: Any)
 
 @inline_kernel
 def count_captures(s: State, p: Any, c: Any, captures: Any) -> None:
-    """Add what the stone just played on p captured to captures: [2] int64, stones captured by Black and by White.
-
-    Stones lost by suicide count for the opponent.
-    """
+    """Add what the stone just played on p captured to [2] int64 of Black and White; suicide is the opponent's."""
     captures[c - 1] += s.scalars[LAST_CAPTURED]
     if s.scalars[LAST_POINT] < 0:
         captures[2 - c] += s.n_stones[s.chain_id[p]]  # the chain is gone, but its entry stays until the next move

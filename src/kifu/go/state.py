@@ -84,10 +84,7 @@ def neighbour_table(width: int, height: int) -> npt.NDArray[np.uint16]:
 
 @functools.cache
 def zobrist_keys(n: int) -> npt.NDArray[np.uint64]:
-    """Return [2, n] uint64, a key for each black and each white stone.
-
-    The keys never change, so hashes made of them may be stored.
-    """
+    """Return [2, n] uint64, a key for each black and white stone; never changed, so hashes of them may be stored."""
     keys = np.random.Generator(np.random.PCG64(20150408)).integers(0, 2**64, (2, 625), np.uint64, endpoint=False)
     keys = np.ascontiguousarray(keys[:, :n])
     keys.setflags(write=False)
@@ -211,10 +208,7 @@ def relabel_chain(s: State, b: Any, chain_id: Any) -> None:
 
 @inline_kernel
 def _merge_chains(s: State, c: Any, a: Any, b: Any) -> Any:
-    """Merge chains a and b, neither of which has the new stone as a liberty, and return the id of the result.
-
-    The result keeps the id and the liberty class of the larger chain.
-    """
+    """Merge chains a and b, neither with the new stone as a liberty; return the larger's id, in its liberty class."""
     if s.n_stones[a] < s.n_stones[b]:
         a, b = b, a
     old, new = s.liberty_class[b], s.liberty_class[a]
@@ -373,10 +367,7 @@ def has_own_neighbour(s: State, p: Any, c: Any) -> Any:
 
 @inline_kernel
 def play(s: State, p: Any, c: Any, suicide: Any) -> Any:
-    """Play a stone of colour c (BLACK or WHITE) on point p of the board, without checking ko.
-
-    Returns 0, or OCCUPIED or SUICIDE, in which case nothing has changed.
-    """
+    """Play colour c on point p without checking ko. Returns 0, or OCCUPIED or SUICIDE and changes nothing."""
     if s.colour[p] != EMPTY:
         return OCCUPIED
     if (

@@ -94,11 +94,7 @@ def _count_rows(recipe: KatagoRecipe, plan: SetPlan) -> list[RenderShard]:
 
 @dataclass(frozen=True, slots=True)
 class RenderShard:
-    """Games to render.
-
-    Attributes:
-        start: The number of rows of the set before them.
-    """
+    """Games to render. start: the number of rows of the set before them."""
 
     unit: RowShard
     start: int
@@ -106,11 +102,7 @@ class RenderShard:
 
 
 class PieceItem(NamedTuple):
-    """The games with the rows of a part of a piece, or of some whole pieces.
-
-    Attributes:
-        skip: The number of rows of the first game that belong to other items.
-    """
+    """The games of a part of a piece, or of whole pieces. skip: the first game's rows that belong to other items."""
 
     batch: pa.RecordBatch
     counts: Ints
@@ -201,10 +193,7 @@ class RenderRows:
 
 
 def _piece_bounds(start: int, rows: int, rows_per_file: int) -> Iterator[tuple[list[int], bool]]:
-    """Cut one or more rows, with `start` rows of their set before them, at the ends of pieces.
-
-    Yields the bounds of some pieces, and whether the pieces are whole.
-    """
+    """Yield bounds of the pieces of rows, with `start` of their set before them, and whether pieces are whole."""
     bounds = [0]
     while bounds[-1] < rows:
         bounds.append(min(piece_end(start + bounds[-1], rows_per_file) - start, rows))

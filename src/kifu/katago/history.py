@@ -157,10 +157,7 @@ def _forget_situations(h: BoardHistory) -> None:
 
 @inline_kernel
 def start_game(h: BoardHistory, rules: Any, first: Any) -> None:
-    """Start a game from the stones on the board, all of which have liberties.
-
-    rules: [8], a row of `rule_codes`.  first: the player who moves first, BLACK or WHITE.
-    """
+    """Start from the stones on the board, all with liberties. rules: [8] of `rule_codes`. first: BLACK or WHITE."""
     s, scalars = h.s, h.scalars
     for k in range(rules.shape[0]):
         h.rules[k] = rules[k]

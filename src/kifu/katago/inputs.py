@@ -82,11 +82,7 @@ N_LAST_MOVES = 5
 
 
 class KataGames(NamedTuple):
-    """Games for kernels: arrays of many games, R of which are chosen.
-
-    Attributes:
-        rules: [R, 8] int64, a row of `rule_codes` for each of them.
-    """
+    """Games for kernels: arrays of many games, R of them chosen. rules: [R, 8] int64, rows of `rule_codes`."""
 
     arrays: ReplayArrays
     root_setup: npt.NDArray[np.uint16]
@@ -150,10 +146,7 @@ def _may_repeat(h: kata.BoardHistory, p: Any, c: Any) -> Any:
 
 @inline_kernel
 def add_superko_bans(h: kata.BoardHistory, on_board: Any, out: Any) -> None:
-    """Add the points that superko, but not simple ko, forbids the next player to the bit set out [W].
-
-    on_board: [W], the points of the board.
-    """
+    """Add points that superko, but not simple ko, forbids the next player to out [W]. on_board: [W], all points."""
     s, c = h.s, h.scalars[kata.NEXT_PLAYER]
     if h.rules[kata.KO] == KO_SIMPLE or h.scalars[kata.TURNS] == 0:
         return
@@ -175,10 +168,7 @@ def add_superko_bans(h: kata.BoardHistory, on_board: Any, out: Any) -> None:
 
 @inline_kernel
 def _fill_stones(w: KataWorkspace, own: Any) -> None:
-    """Fill the planes of the board, of both sides' stones, and of stones with 1, 2 and 3 liberties.
-
-    own: the mover's index by colour.
-    """
+    """Fill the planes of the board, both sides, and 1, 2 and 3 liberties. own: the mover's index by colour."""
     s, planes = w.history.s, w.planes
     stones = s.stones_by_liberties
     for i in range(len(s.words)):
@@ -250,10 +240,7 @@ def _fill_areas(w: KataWorkspace, own: Any) -> None:
 
 @inline_kernel
 def own_komi(h: kata.BoardHistory, c: Any) -> Any:
-    """Return player c's points besides the board, float32: komi, handicap, moves and button.
-
-    A value of 0 is -0 for Black, as in KataGo.
-    """
+    """Return player c's float32 points besides the board: komi, handicap, moves, button; -0 for Black as in KataGo."""
     white = np.float32(0.5 * (h.rules[kata.KOMI] + kata.white_bonus(h)))
     return white if c == WHITE else -white
 

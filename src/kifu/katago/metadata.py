@@ -66,13 +66,9 @@ number of byo-yomi periods, moves per period of Canadian overtime."""
 
 
 def metadata_rows(batch: pa.RecordBatch, source: Server) -> Floats:
-    """Compute the metadata inputs of G games for both sides to move.
+    """Return [G, 2, 192] float32, the metadata inputs with Black (0) or White (1) to move, computed in float64.
 
-    Args:
-        batch: Rows of the catalogue with META_COLUMNS. Main time has a resolution of 0.1 s there.
-
-    Returns:
-        [G, 2, 192] float32 for Black (0) or White (1) to move, computed in float64 and rounded, as in KataGo.
+    batch: rows of the catalogue with META_COLUMNS; main time has a resolution of 0.1 s there. Rounded as in KataGo.
     """
     ranks = [_ranks(batch, side, source) for side in ("black", "white")]
     humans = [~to_numpy(batch[f"{side}_program"]) for side in ("black", "white")]

@@ -101,11 +101,7 @@ class KataNet(nn.Module):  # type: ignore[misc]
         return self._scaled(policy, raw.result, raw.scores, raw.ownership.flatten(1), globals)
 
     def raw(self, planes: Tensor, globals: Tensor, metadata: Tensor | None, mask: Tensor | None) -> RawOutput:
-        """Return what the heads compute; arguments as for `forward`.
-
-        Args:
-            mask: [B, 1, H, W], 1 on the board; None if all boards fill the planes.
-        """
+        """Return what the heads compute, see `forward`. mask: [B, 1, H, W], 1 on boards; None if all fill planes."""
         board = planes[:, :1] if mask is None else mask
         area = board.sum((1, 2, 3), dtype=torch.float32)  # [B]
         features = self.conv(planes.contiguous(memory_format=torch.channels_last))

@@ -65,10 +65,7 @@ Known: TypeAlias = dict[str, int]
 
 
 class Dims:
-    """The sizes of an array or a layer: names of sizes, numbers, or products such as "3*pooled".
-
-    A name that has no value yet gets the size that is found.
-    """
+    """Sizes: names, numbers or products such as "3*pooled"; a name without a value gets the size that is found."""
 
     def __init__(self, *names: str) -> None:
         self.names = names
@@ -663,11 +660,7 @@ def trained_arrays(record: Any) -> Iterator[Floats]:
 
 
 class _WordReader:
-    """Reads words and arrays from a stream, with limits.
-
-    Attributes:
-        binary: True if arrays are bytes, False if they are text; the first array decides.
-    """
+    """Reads words and arrays from a stream, with limits. binary: whether arrays are bytes; the first one decides."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream, self._buffer, self._at = stream, b"", 0
@@ -675,7 +668,6 @@ class _WordReader:
         self.binary, self.blocks = True, 0
 
     def word(self) -> str:
-        """Return the next word."""
         while True:
             match = _WORD.match(self._buffer, self._at)
             if match is not None and match.end() < len(self._buffer):
@@ -768,6 +760,5 @@ class _StructureReader(_WordReader):
     """Reads words; arrays are 0 and are not in the stream."""
 
     def array(self, shape: list[int]) -> Floats:
-        """Return an array that takes no memory."""
         self.count(shape)
         return np.broadcast_to(np.float32(0), shape)

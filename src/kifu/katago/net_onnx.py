@@ -84,12 +84,7 @@ class KataOnnx(BaseModel):
                 for key, value in values.items()}  # fmt: skip
 
     def feed(self, planes: Floats, globals: Floats) -> dict[str, Any]:
-        """Return the inputs of B positions.
-
-        Args:
-            planes: [B, 22, H, W] of `katago22@1`.
-            globals: [B, 19], or [B, 19 + 192] for a human-style net.
-        """
+        """Return the inputs of planes [B, 22, H, W] of `katago22@1` and globals [B, 19], + 192 if human-style."""
         count, _, height, width = planes.shape
         if height > self.height or width > self.width or (self.exact and (height, width) != (self.height, self.width)):
             raise FormatError(f"its planes are {self.width} x {self.height}, the board is {width} x {height}")

@@ -131,11 +131,9 @@ class _Maker:
 def new_kata_net(
     blocks: int, channels: int, kind: BlockKind = "", human: bool = False, random: np.random.Generator | None = None
 ) -> KataNetFile:
-    """Return a new network.
+    """Return a new network, which takes metadata (`kifu.katago.metadata`) if it is `human`.
 
-    Args:
-        human: It takes metadata (`kifu.katago.metadata`).
-        random: Generator of the weights; None for a description with weights of 0, which take no memory.
+    random: generator of the weights; None for a description with weights of 0, which take no memory.
     """
     make = _Maker(random, blocks)
     parts: list[kata.Block] = []

@@ -282,8 +282,7 @@ class CountRows(SetJob):
         stop = end_plies(games, rows, first, ply)
         min_moves = self.recipe.min_moves if isinstance(self.recipe.min_moves, int) else 15 + points // 8
         short = (drop == DropReason.KEPT) & ((stop <= first) | (stop - first < min_moves))
-        moves = np.diff(games.move_offset)[rows]
-        drop[short] = np.where(moves == 0, DropReason.NO_MOVES, DropReason.TOO_SHORT)[short]
+        drop[short] = np.where(np.diff(games.move_offset)[rows] == 0, DropReason.NO_MOVES, DropReason.TOO_SHORT)[short]
         return stop, drop
 
 

@@ -110,8 +110,7 @@ def _catalogue_set(path: Path) -> AuditSet:
             first += len(batch)
         return locations
 
-    shards = catalogue.shards()
-    return AuditSet(path, "catalogue", games, positions, shards, _read_games, _hash_games, locate=locate)
+    return AuditSet(path, "catalogue", games, positions, catalogue.shards(), _read_games, _hash_games, locate=locate)
 
 
 def _dat_set(path: Path) -> AuditSet:
@@ -300,12 +299,9 @@ def _hash_examples(
     numbers: npt.NDArray[np.int32],
     batch: Batch,
 ) -> PositionHashes:
-    """Hash rows of another data set: the hash does not depend on the orientation.
+    """Hash rows of another data set, in any orientation, of the games `ids` [G], ascending, with `numbers` [G] int32.
 
-    Args:
-        own: The planes with stones of the side to move.
-        ids: [G] uint64 in ascending order, the known games.
-        numbers: [G] int32, the number of each.
+    own: the planes with stones of the side to move.
     """
     rim, width, height = layout.rim, layout.width, layout.height
     planes = batch.unpack_planes(layout)[:, :, rim : rim + height, rim : rim + width] != 0
@@ -343,11 +339,7 @@ def _hash_stones(ws: Workspace, sides: Any, hashes: Any, stones: Any) -> None:
 
 
 def hash_boards(own: npt.NDArray[np.bool_], other: npt.NDArray[np.bool_]) -> tuple[Hashes, npt.NDArray[np.uint16]]:
-    """Hash positions by their stones, [n, H, W] each; a point in both is own.
-
-    Returns:
-        hashes [n] uint64 and stones [n] uint16.
-    """
+    """Hash stones [n, H, W]; a point of both is own. Returns hashes [n] uint64 and numbers of stones [n] uint16."""
     n, height, width = own.shape
     hashes, stones = np.empty(n, np.uint64), np.empty(n, np.uint16)
     packed = np.packbits(np.stack([own, other & ~own]).reshape(2, n, height * width), axis=2)
@@ -522,10 +514,7 @@ def find_overlaps(
 
 
 def _columns(block: PositionHashes, number: int) -> Columns:
-    """Return the columns to bucket by.
-
-    `position@1` is a minimum of eight hashes and so mostly low; mixing spreads the values evenly over the buckets.
-    """
+    """Return the columns to bucket by, mixed: `position@1` is a minimum of eight hashes and so mostly low."""
     band = np.searchsorted(BANDS[1:], block.stones, side="right").astype(np.uint8)
     set_index = np.full(len(block), number, np.int16)
     return {_HASHES: mix_words(block.hashes), "band": band, "game": block.game, "set": set_index}

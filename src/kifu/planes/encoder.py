@@ -446,10 +446,7 @@ def _fill_planes(fill: Fill, first: int, last: int, real: bool) -> Any:
 
 
 def _in_order(functions: Sequence[Any]) -> Any:
-    """Return one function that calls all of them in order.
-
-    They are joined as a balanced tree: in a chain, each link would be compiled with all that it contains.
-    """
+    """Join functions, called in order, as a balanced tree: a chain's links compile with all that they contain."""
     if len(functions) == 1:
         return functions[0]
     first, second = _in_order(functions[: len(functions) // 2]), _in_order(functions[len(functions) // 2 :])

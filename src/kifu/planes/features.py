@@ -82,8 +82,7 @@ def feature(
 ) -> Callable[[Fill], Fill]:
     """Return a decorator that registers a function as the `fill` of a feature; see `Feature` for the other arguments.
 
-    Raises:
-        RecipeError: The name is taken, or not possible in a composition.
+    Raises RecipeError if the name is taken, or not possible in a composition.
     """
 
     def register(fill: Fill) -> Fill:
@@ -119,8 +118,7 @@ def _split_number(name: str) -> tuple[str, str]:
 def find_feature(name: str, others: Iterable[str] = ()) -> Feature:
     """Return the feature of a name. others: more names to suggest if there is no such feature.
 
-    Raises:
-        RecipeError: No feature has the name; the message has the most similar one, or the numbers of its family.
+    Raises RecipeError with the most similar name, or the numbers of its family.
     """
     if name in FEATURES:
         return FEATURES[name]
@@ -404,10 +402,7 @@ def centre(position: PositionContext, out: Any) -> None:
 
 @inline_kernel
 def _find_distances(position: PositionContext, stones: Any, distance: Any, queue: Any) -> None:
-    """Fill distance [n]: steps from each point of the board to the nearest of some stones, regardless of other stones.
-
-    stones: bit set [W].  queue: [n], scratch.
-    """
+    """Fill [n] steps from each point to the nearest of `stones` [W], regardless of others. queue: [n], scratch."""
     n = position.s.neighbours.shape[0]
     for p in range(n):
         distance[p] = _UNREACHED

@@ -50,10 +50,7 @@ Tables = tuple[npt.NDArray[np.uint16], Hashes, Hashes]
 
 
 def placed_stones(root_setup: npt.NDArray[np.uint16], handicap: Bools) -> Ints:
-    """Return how many of the root's setup stones are placed, [G]; -1 for games whose first move is no example, either.
-
-    handicap: [G], see `has_handicap`.
-    """
+    """Return [G] numbers of setup stones placed; -1 if move 1 is no example, either. handicap: [G], `has_handicap`."""
     return np.where(handicap, root_setup.astype(np.int32), np.int32(-1))
 
 

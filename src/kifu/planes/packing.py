@@ -79,10 +79,7 @@ def put_plane(out: Any, at: Any, carry: Any, filled: Any, width: Any, words: Any
 
 @inline_kernel
 def pack_planes(words: Any, bits: Any, out: Any) -> None:
-    """Write bit sets [C, W] to packed planes out [C, bytes] uint8, each plane from a byte of its own.
-
-    words: a tuple of W.
-    """
+    """Write bit sets [C, W] to out [C, bytes] uint8, each plane from a byte of its own. words: a tuple of W."""
     for c in range(out.shape[0]):
         plane = out[c]
         for i in range(len(words)):

@@ -239,10 +239,7 @@ class Sampler:
         return [(self._archives[self._archive_of[k]].name, int(self._game_of[k])) for k in self._draw(name)]
 
     def select(self, name: str) -> dict[Archive, npt.NDArray[np.int64]]:
-        """Return the games of a set by archive, indices from 0; archives and games in the order of the file.
-
-        Raises RecipeError if there are too few.
-        """
+        """Return a set's games by archive, indices from 0, in the order of the file. Raises RecipeError for too few."""
         if self._recipe.sets[name].by_archive:
             return {archive: np.arange(archive.games) for archive in self._all}
         drawn = self._draw(name)

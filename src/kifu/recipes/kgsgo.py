@@ -85,8 +85,7 @@ class LoadedArchive:
 
     def name(self, g: int) -> str:
         """Return the name of the member of game g, for display."""
-        raw = self.names[self.name_start[g] : self.name_stop[g]].tobytes()
-        return utf8_name(raw)
+        return utf8_name(self.names[self.name_start[g] : self.name_stop[g]].tobytes())
 
     def rows(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return the rows of games by their index in the archive: game i is member i + 1, after the directory's entry.
@@ -318,8 +317,7 @@ def build_kgsgo(
             _ArchiveGames(archive, games, paths[archive], hashed[archive].info["blake3"])
             for archive, games in selections[name].items()
         ]
-        targets = _targets(recipe, name, shards, output)
-        reports += _build_set(recipe, targets, hashed, options, cache)
+        reports += _build_set(recipe, _targets(recipe, name, shards, output), hashed, options, cache)
     return reports
 
 
@@ -376,8 +374,7 @@ def _build_set(
             digest = output.commit(layout.header(counts.rows))
             written = WrittenFile(utf8_name(target.path.name), output.size, digest, output.sums.to_text())
             infos, plane_set = [sources[shard.archive].info for shard in shards], find_format(layout.name).plane_set
-            report = WriteReport(counts.rows, (written,))
-            return counts.manifest(recipe, games, infos, report, layout.name, plane_set)
+            return counts.manifest(recipe, games, infos, WriteReport(counts.rows, (written,)), layout.name, plane_set)
 
     return make_targets(recipe, list(targets), options.overwrite, read_valid_manifest, is_current, prepare)
 

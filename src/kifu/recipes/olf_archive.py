@@ -78,10 +78,7 @@ class ArchiveFile:
 
 @dataclass(frozen=True)
 class ArchiveManifest:
-    """The manifest of an archive, see docs/olf-archive.md.
-
-    read == kept + sum of drops + sum of unsayable, and kept is the sum of the games of all files.
-    """
+    """The manifest, see docs/olf-archive.md. read == kept + drops + unsayable; kept == the games of all files."""
 
     kifu: str
     recipe: dict[str, Any]
@@ -278,8 +275,7 @@ def _write(into: Path, number: int, spool: _Spool, seen: IdSet) -> ArchiveFile |
         for chunk in spool.read(number):
             lines = chunk.splitlines(keepends=True)
             digests = (blake2b(b" ".join(line.split()[:TERRITORY]), digest_size=8).digest() for line in lines)
-            new = seen.add(np.frombuffer(b"".join(digests), np.uint64))
-            output.write(b"".join(compress(lines, new)))
+            output.write(b"".join(compress(lines, seen.add(np.frombuffer(b"".join(digests), np.uint64)))))
         if len(seen) == games:
             remove_file(into / name)
             return None

@@ -358,7 +358,7 @@ def ingest_sources(sources: list[Source], path: Path, clean: CleaningRules, opti
 
 
 class SetChunk(NamedTuple):
-    """What some rows of a catalogue give for one set.
+    """The examples and counts of some rows of a catalogue for one set.
 
     Attributes:
         content: Their examples, in the form that the writer of the set takes.

@@ -230,10 +230,7 @@ def _next_inside(plan: pt.MatchPlan, game: GameMoves, plies: Any, m: Any, x: Any
 def add_hit(  # noqa: PLR0913 - kernel
     plan: pt.MatchPlan, plies: Any, game: GameMoves, g: Any, m: Any, place: Any, ply: Any, out: HitArrays, n: Any
 ) -> Any:
-    """Add the hit of image m, whose cells match at `ply`, to `out` unless its moves do not follow.
-
-    Returns the number of hits.
-    """
+    """Add image m's hit, whose cells match at `ply`, to `out` if its moves follow. Returns the number of hits."""
     x, y = np.int64(plan.x[place]), np.int64(plan.y[place])
     consecutive = plan.limits[pt.CONSECUTIVE]
     first = plan.images[m, pt.MOVES]
@@ -508,8 +505,7 @@ def match_all(
 ) -> Any:
     """Find the pattern in games of one size, from game_index[start] on, until `out` may not hold another game's hits.
 
-    Returns:
-        (number of games done, including those before `start`, number of hits).
+    Returns the number of games done, including those before `start`, and the number of hits.
     """
     n = np.int64(0)
     first, total = np.int64(start), np.int64(game_index.shape[0])

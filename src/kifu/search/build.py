@@ -75,7 +75,6 @@ class IndexReport(Report):
     bytes: int
 
     def __str__(self) -> str:
-        """Format the report for a terminal."""
         counts = f"{counted(self.indexed, 'file')} indexed: {self.games:,} games, {self.positions:,} positions"
         unchanged = f"{self.unchanged:,} indexed before"
         parts = [counts] * (self.indexed > 0 or not self.unchanged) + [unchanged] * (self.unchanged > 0)

@@ -136,10 +136,7 @@ class Tally(NamedTuple):
 
 
 def new_tally(points: int, years: npt.NDArray[np.int16]) -> Tally:
-    """Return a tally without occurrences in a position or pattern of so many points.
-
-    years: [Y] int16, ascending, all years of the games that will be added.
-    """
+    """Return an empty tally for so many points. years: [Y] int16, ascending, all years of games to be added."""
     keys = 3 * (points + 2)
     return Tally(
         times=np.zeros(keys, np.int64),

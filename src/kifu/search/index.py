@@ -147,10 +147,7 @@ def identify(parquet: Path) -> ParquetIdentity:
 
 @dataclass(frozen=True, eq=False)
 class SearchIndex:
-    """An open index, as `open_index` returns it. Methods may be called from any thread.
-
-    They raise FormatError if what they read is damaged or was truncated.
-    """
+    """An open index, for any thread. Methods raise FormatError if what they read is damaged or truncated."""
 
     path: Path
     header: IndexHeader
@@ -167,10 +164,7 @@ class SearchIndex:
         return positions
 
     def read(self, name: str, first: int = 0, stop: int | None = None) -> npt.NDArray[Any]:
-        """Return the elements `first` to `stop` - 1 of an array, by default all, along its first axis.
-
-        name: see `IndexHeader.arrays`.
-        """
+        """Return elements `first` to `stop` - 1, by default all, along axis 0 of an array of `IndexHeader.arrays`."""
         dtype, shape = self.header.arrays()[name]
         row = dtype.itemsize * prod(shape[1:])
         first, stop, _ = slice(first, stop).indices(shape[0])
@@ -214,8 +208,7 @@ class SearchIndex:
 
         About one position in 10**13 times the number of entries has the hash of another, as far as it is stored.
         """
-        packed = self.packed_entries(position_hash)
-        entries = unpack_entries(packed, self.layout)
+        entries = unpack_entries(self.packed_entries(position_hash), self.layout)
         beyond = (entries.move > points) & (entries.move != NO_POINT)
         if entries.row.max(initial=-1) >= self.header.rows or beyond.any():
             raise self.damaged("its positions")
@@ -282,10 +275,7 @@ def is_index(path: Path) -> bool:
 
 
 def open_index(parquet: str | os.PathLike[str]) -> SearchIndex:
-    """Open the index of a Parquet file.
-
-    Raises FormatError if there is no index, or it is damaged, of another version, or of another Parquet file.
-    """
+    """Open a Parquet file's index. Raises FormatError if it is missing, damaged or of another version or file."""
     parquet = Path(parquet)
     path = index_path(parquet)
     try:

@@ -57,10 +57,7 @@ _DTYPES = (np.int64, np.uint16, np.uint8, np.bool_, *[np.uint8] * 2, np.int32, *
 def match_games(
     games: MoveArrays, traces: Traces, pattern: Pattern, within: npt.NDArray[np.bool_] | None = None
 ) -> MatchArrays:
-    """Find a pattern in traced games of any sizes.
-
-    within: [G] bool, the games to search, without dropped ones; None for all.
-    """
+    """Find a pattern in traced games of any sizes. within: [G] bool, those to search, not dropped; None for all."""
     index = np.arange(len(games.width)) if within is None else np.flatnonzero(within)
     arrays, traces = replay_arrays(games), Traces(*(writable_view(array) for array in traces))
     parts = []
@@ -141,8 +138,7 @@ def late_rows(index: SearchIndex, position: Position) -> npt.NDArray[np.bool_]:
 def find_board(index: SearchIndex, pattern: Pattern, position: Position) -> tuple[MatchArrays, npt.NDArray[np.bool_]]:
     """Find a pattern of the whole board, which shows a position, in the games of an index.
 
-    Returns:
-        (hits, whose games are rows of the file; [rows] bool, games that may have other hits, too, and none of these).
+    Returns hits, whose games are rows of the file; [rows] bool, games that may have other hits, too, and none of these.
     """
     images = [part for exchanged in (False, True) for part in _find_images(index, pattern, position, exchanged)]
     hits = MatchArrays._make(map(np.concatenate, zip(*(part for part, _ in images))))
@@ -257,10 +253,7 @@ class NextMoves:
 def _add_entries(
     tally: Tally, entries: Any, layout: EntryLayout, remaining: Any, table: Any, info: GameInfo, code: Any, first: Any
 ) -> Any:
-    """Count entries, see `NextMoves.add_entries`. table: [n + 1], the point for each next move.
-
-    Returns -1 if the row or move of an entry is out of range.
-    """
+    """Count entries, see `NextMoves.add_entries`; -1 if one is out of range. table: [n + 1], each move's point."""
     count, n = np.int64(0), np.int64(table.shape[0] - 1)
     for i in range(entries.shape[0]):
         row, _, move, colour, _ = unpack_entry(entries[i], layout)
@@ -275,10 +268,7 @@ def _add_entries(
 
 
 def _representatives(position: Position, images: npt.NDArray[np.int16]) -> npt.NDArray[np.int64]:
-    """Return the point that stands for each move: [n + 1] int64.
-
-    images: [K, n + 1], the symmetries that map it to one orientation.
-    """
+    """Return the point for each move, [n + 1] int64. images: [K, n + 1], symmetries that map to one orientation."""
     width, points = position.width, position.width * position.height
     moves = np.arange(points + 1)
     preference = moves % width * position.height - moves // width  # rightmost, then uppermost

@@ -55,10 +55,7 @@ class Diagram(NamedTuple):
 
 
 def read_diagram(text: str) -> Diagram:
-    """Split a text into its settings, diagram and notes.
-
-    Raises RecipeError if the text contains no diagram, or a line is none of these.
-    """
+    """Split a text into settings, diagram and notes. Raises RecipeError for other lines, or without a diagram."""
     settings: dict[str, tuple[int, str]] = {}
     notes: list[tuple[int, str]] = []
     drawn: list[tuple[int, str]] = []
@@ -193,13 +190,9 @@ _LAST_PLY = 65_535
 
 
 def parse_pattern(text: str) -> Pattern:
-    """Return the pattern that a text describes.
+    """Return the pattern that a text describes. Raises RecipeError if it is none, or contradictory.
 
-    Args:
-        text: Lines `key: value`, the diagram, and moves on points played before; a `/` ends a line, too.
-
-    Raises:
-        RecipeError: The text is not a pattern, or the pattern is contradictory.
+    text: lines `key: value`, the diagram, and moves on points played before; a `/` ends a line, too.
     """
     diagram = read_diagram(text)
     settings = _read_settings(diagram.settings)
@@ -247,10 +240,7 @@ def orient(pattern: Pattern, edges: set[str]) -> Pattern:
 
 
 def anchor_of(edges: set[str]) -> Anchor:
-    """Return the anchor of a rectangle that touches these edges of the board.
-
-    Raises RecipeError if two opposite edges but not all four are touched.
-    """
+    """Return a rectangle's anchor by its edges. Raises RecipeError for two opposite edges without all four."""
     if len(edges) == 3 or edges in ({"upper", "lower"}, {"left", "right"}):
         drawn = " and ".join(edge for edge in ("upper", "lower", "left", "right") if edge in edges)
         raise RecipeError(f"a pattern has no edge, one edge, two adjacent edges or all four, got {drawn}")

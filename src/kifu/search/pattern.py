@@ -32,10 +32,7 @@ Numbers = TypeVar("Numbers", int, npt.NDArray[np.int64])
 
 
 class Rectangle(NamedTuple):
-    """The points in inclusive ranges of columns and rows, from 0 at the upper left.
-
-    Empty if right < left or bottom < top.
-    """
+    """Inclusive ranges of columns and rows, from 0 at the upper left; empty if right < left or bottom < top."""
 
     left: int
     right: int
@@ -241,10 +238,7 @@ _STONE_ROW = np.array([0, 0, 0, 0, 1, 0, 2, 0])
 
 @functools.lru_cache(maxsize=16)  # catalogues are searched in batches
 def compile_pattern(pattern: Pattern, width: int, height: int, words: int) -> MatchPlan | None:
-    """Return the images of a pattern on boards of one size, or None if it does not fit them.
-
-    words: words of bit sets, see `kifu.search.traces.Traces`.
-    """
+    """Return a pattern's images on boards of one size; None if it does not fit. words: see `traces.Traces`."""
     images = pattern.images(width, height)
     if not images:
         return None

@@ -114,10 +114,7 @@ def record_position(data: bytes, ply: int | None = None) -> Position:
 
 
 def game_position(games: MoveArrays, g: int, ply: int) -> Position:
-    """Return the position before move `ply` of game g.
-
-    Raises GameError if the game has fewer moves, or an illegal one before this position.
-    """
+    """Return the position before move `ply` of game g. Raises GameError if moves before it are missing or illegal."""
     moves = games.moves[games.move_offset[g] : games.move_offset[g + 1]]
     entries = slice(games.setup_offset[g], games.setup_offset[g + 1])
     if not 0 <= ply <= len(moves):
@@ -193,10 +190,7 @@ def _diagram_position(text: str) -> Position:
 
 
 def parse_rectangle(text: str, width: int, height: int) -> Rectangle:
-    """Return the rectangle between two GTP vertices, such as "C12:H19", in any order.
-
-    Raises RecipeError if the text is not a rectangle of a board of that size.
-    """
+    """Return the rectangle between two GTP vertices, as "C12:H19", in any order. Raises RecipeError for others."""
     try:
         points = [parse_gtp(corner.strip(), width, height) for corner in text.split(":")]
         if len(points) != 2 or width * height in points:
@@ -249,10 +243,8 @@ def cut(
 def pattern_from_position(position: Position, rectangle: str | Rectangle) -> Pattern:
     """Return a rectangle of a position as a pattern, anchored by the edges of the board that it touches.
 
-    rectangle: two of its corners as GTP vertices, such as "C12:H19", or the rectangle.
-
-    Raises:
-        RecipeError: The rectangle is not on the board, or touches three edges or two opposite ones.
+    rectangle: may be two corners as GTP vertices, such as "C12:H19". Raises RecipeError if it is not on the
+    board, or touches three edges or two opposite ones.
     """
     if isinstance(rectangle, str):
         rectangle = parse_rectangle(rectangle, position.width, position.height)

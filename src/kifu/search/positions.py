@@ -40,10 +40,7 @@ class EntryLayout(NamedTuple):
 
 @inline_kernel
 def _set_up(s: PositionTables, games: ReplayArrays, first: Any, stop: Any, ply: Any) -> Any:
-    """Put the setup entries `first` to `stop` - 1 that are due at `ply` on the board. Return the index of the next.
-
-    An entry off the board ends the game.
-    """
+    """Put setup[first:stop] due at `ply` on the board; return the next index. An entry off it ends the game."""
     at = first
     while at < stop and games.setup_ply[at] <= ply:
         p = np.int64(games.setup[at] & POINT_MASK)
@@ -56,10 +53,7 @@ def _set_up(s: PositionTables, games: ReplayArrays, first: Any, stop: Any, ply: 
 
 @inline_kernel
 def _remove_captured(s: PositionTables, captures: Any, first: Any, stop: Any) -> Any:
-    """Remove the captured points from `captures[first]` on. Return the index after the last of them.
-
-    The traces may come from a file.
-    """
+    """Remove points from `captures[first]` on; return the index after them. The traces may come from a file."""
     at, more = first, True
     while more and at < stop:
         p = np.int64(captures[at] & _POINT)

@@ -239,11 +239,7 @@ _MAX_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class Hits(FoundGames):
-    """The hits of a pattern in a catalogue.
-
-    Attributes:
-        table: The hits, with the columns of HITS, in their order; beyond 64 MB, it is mapped from a temporary file.
-    """
+    """The hits of a pattern. table: columns HITS, in order; beyond 64 MB, it is mapped from a temporary file."""
 
     pattern: Pattern
     table: pa.Table = field(repr=False)
@@ -311,7 +307,6 @@ class HitCollector:
     """Collects hits, in memory or, beyond 64 MB, in an unnamed temporary file. A context manager."""
 
     def __init__(self) -> None:
-        """Start without hits."""
         self._batches: list[pa.RecordBatch] = []
         self._bytes = 0
         self._file: Any = None

@@ -106,12 +106,9 @@ class Searcher:
     """
 
     def __init__(self, path: str | os.PathLike[str], use_index: bool = True) -> None:
-        """Open a catalogue and the indices of its files.
+        """Open a catalogue and its indices, which only speed up searches.
 
-        The results are the same without the indices, but searches take longer.
-
-        Raises:
-            FormatError: It is not a catalogue, or an index is damaged, of another version or of another file.
+        Raises FormatError if it is not a catalogue, or an index is damaged, of another version or of another file.
         """
         self.catalogue = open_catalogue(path)
         files = list(self.catalogue.partitions)
@@ -244,10 +241,7 @@ class Searcher:
         return Exploration(self.catalogue.path, with_position, tally, position, continuations)
 
     def position(self, row: int, ply: int) -> Position:
-        """Return the position after `ply` moves of the game in a row of the catalogue, from 0.
-
-        Raises RecipeError if there is no such game or position.
-        """
+        """Return the position after `ply` moves of the game in a row, from 0. Raises RecipeError if missing."""
         return self.positions([(row, ply)])[0]
 
     def positions(self, plies: Sequence[tuple[int, int]]) -> list[Position]:
@@ -267,10 +261,7 @@ class Searcher:
         return positions
 
     def moves(self, row: int) -> MoveArrays:
-        """Return the moves of the game in a row of the catalogue, from 0, as arrays of one game.
-
-        Raises RecipeError if there is no such game.
-        """
+        """Return the moves of the game in a row, from 0, as arrays of one game. Raises RecipeError if missing."""
         if (cached := self._store.cached(row)) is not None:
             return take_game(*cached)
         (batch,) = self._read_rows(np.array([row]), PLAYED_COLUMNS)
@@ -282,10 +273,7 @@ class Searcher:
         return batch
 
     def games(self, rows: Sequence[int]) -> list[GameSummary]:
-        """Describe the games in some rows of the catalogue, in any order, at most 1,000.
-
-        Raises RecipeError if there are more, or there is no such row.
-        """
+        """Describe the games in up to 1,000 rows, in any order. Raises RecipeError for more, or a missing row."""
         if len(rows) > _MAX_SUMMARIES:
             raise RecipeError(f"at most {_MAX_SUMMARIES:,} games can be described, got {len(rows):,}")
         distinct = np.unique(np.array(rows, np.int64))

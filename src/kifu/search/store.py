@@ -50,10 +50,7 @@ class RowGroup(NamedTuple):
 
 
 def row_groups(catalogue: Catalogue) -> list[RowGroup]:
-    """Return the row groups of all files of a catalogue, in order.
-
-    Raises FormatError if a file is not a catalogue, or has changed.
-    """
+    """Return the row groups of all files, in order. Raises FormatError if one is no catalogue, or has changed."""
     groups, start = [], 0
     for part, (path, rows) in enumerate(catalogue.partitions.items()):
         first = 0
@@ -67,12 +64,7 @@ def row_groups(catalogue: Catalogue) -> list[RowGroup]:
 def take_rows(
     groups: Sequence[RowGroup], rows: npt.NDArray[np.int64], columns: Sequence[str] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield some rows of a catalogue; row groups without any are not read.
-
-    Args:
-        rows: [R] int64, ascending.
-        columns: See `Catalogue.batches`.
-    """
+    """Yield rows [R] int64, ascending, of a catalogue; other row groups are skipped. columns: `Catalogue.batches`."""
     for group in groups:
         start, inside = group.start, rows[slice(*np.searchsorted(rows, [group.start, group.stop]))]
         for batch in read_shard(group.shard, columns) if len(inside) else ():

@@ -170,10 +170,7 @@ def bit_set_words(games: MoveArrays) -> int:
 
 
 def games_by_size(games: MoveArrays, index: npt.NDArray[np.int64]) -> list[tuple[int, int, npt.NDArray[np.int64]]]:
-    """Return (width, height, games) for each board size from 1 x 1 to 25 x 25 among some games.
-
-    index: [R] int64, numbers of games.
-    """
+    """Return (width, height, games) for each board size, 1 x 1 to 25 x 25, among games `index`, [R] int64."""
     size = games.width[index].astype(np.int64) * (MAX_SIZE + 1) + games.height[index]
     counts = np.bincount(size, minlength=1)
     groups = []
@@ -185,11 +182,7 @@ def games_by_size(games: MoveArrays, index: npt.NDArray[np.int64]) -> list[tuple
 
 
 def trace_games(games: MoveArrays, kept: npt.NDArray[np.bool_] | None = None) -> Traces:
-    """Replay games and return their traces. A game ends before its first illegal move.
-
-    Args:
-        kept: [G] bool, the games to replay; None for all. Others have no plies.
-    """
+    """Replay games up to the first illegal move. kept: [G] bool, None for all; other games have no plies."""
     n_games, words = len(games.width), bit_set_words(games)
     plies = np.zeros(n_games, np.uint16)
     occupied = np.zeros((n_games, 2, words), np.uint64)

@@ -361,7 +361,6 @@ class _TimedReader(io.RawIOBase):
         return _SlowError(f"no complete headers within {self._timeout:g} s")
 
     def begin_body(self) -> None:
-        """Measure the rate of the body from now on."""
         self._in_headers = False
         self._since, self._size = time.monotonic(), 0
         with suppress(OSError):  # it is closed already
@@ -384,7 +383,6 @@ class _TimedResponse(http.client.HTTPResponse):
 
 
 def _timed_pool(pool: type[urllib3.HTTPConnectionPool], connection: type[HTTPConnection]) -> Any:
-    """Return a class of pools whose connections read `_TimedResponse`s."""
     timed = type(connection.__name__, (connection,), {"response_class": _TimedResponse})
     return type(pool.__name__, (pool,), {"ConnectionCls": timed})
 

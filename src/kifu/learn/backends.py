@@ -158,12 +158,11 @@ class OnnxBackend:
     def __init__(self, path: Path, threads: int | None = None) -> None:
         """Read a file and check its checksum; files that other programs changed have none.
 
+        Raises FormatError if the file is damaged, or not a net of kifu or KataGo.
+
         Args:
             threads: Threads of one evaluation, on whose number figures may depend; None for `OMP_NUM_THREADS`, as torch
                 does, or one per core.
-
-        Raises:
-            FormatError: The file is damaged, or not a net of kifu or KataGo.
         """
         self.path = path
         try:
@@ -200,12 +199,11 @@ class OnnxBackend:
     def run(self, planes: npt.NDArray[np.float32], globals: npt.NDArray[np.float32] | None) -> dict[str, Any]:
         """Return the outputs of B positions by their names in `kifu.learn.networks.NetworkOutput`.
 
+        Raises FormatError if the net does not compute the outputs that its metadata promise.
+
         Args:
             planes: [B, C, H, W] float32, with their rim.
             globals: [B, G] float32, or None.
-
-        Raises:
-            FormatError: The net does not compute the outputs that its metadata promise.
         """
         try:
             if self.kata is not None:

@@ -170,11 +170,7 @@ _BEST_MOVES = 3
 def select_examples(
     nets: Sequence[Net], positions: NetPositions, scores: MoveScores, *, legal: bool, seed: int
 ) -> tuple[Example, ...]:
-    """Select examples of each kind, at most one per game and kind, and predict them in float32 with all nets.
-
-    Args:
-        scores: Scores of the first net, by which positions are selected.
-    """
+    """Select at most one example per game and kind by the first net's scores; predict them in float32 with all nets."""
     kinds = get_args(ExampleKind)
     selected = {kind: _most_suitable(_suitability(kind, scores, seed), positions.game, _COUNTS[kind]) for kind in kinds}
     which = np.concatenate(list(selected.values()))

@@ -72,11 +72,7 @@ class RunEnd(NamedTuple):
 
 @dataclass
 class TrainingState:
-    """The progress of a run, which checkpoints restore.
-
-    Attributes:
-        seconds: Time since the start, without the time between a stop and its resumption.
-    """
+    """The progress of a run, which checkpoints restore; `seconds` excludes the time from a stop to its resumption."""
 
     steps: int = 0
     positions: int = 0

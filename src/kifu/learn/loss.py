@@ -194,7 +194,6 @@ class Teachers:
     """The teachers of a recipe on one device."""
 
     def __init__(self, recipe: TrainingRecipe, games: TrainingGames, device: torch.device) -> None:
-        """Open the nets."""
         assert recipe.teacher is not None
         self._config, self._size, self._passes = recipe.teacher, recipe.size, recipe.positions.passes
         self._teach_value = not recipe.random_komi

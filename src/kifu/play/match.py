@@ -90,11 +90,9 @@ def catalogue_openings(
     """Return up to `count` distinct openings, the first `moves` moves of games in a catalogue.
 
     Games qualify if they are kept, have that board size and no setup stones, and begin with that many moves of
-    alternating colours, without passes, all legal under the rules. The frequency of an opening does not matter.
-
-    Raises:
-        RecipeError: No game qualifies.
-        FormatError: The catalogue is invalid, see `kifu.corpus.catalogue.open_catalogue`.
+    alternating colours, without passes, all legal under the rules. The frequency of an opening does not matter. Raises
+    RecipeError if no game qualifies; FormatError if the catalogue is invalid, see
+    `kifu.corpus.catalogue.open_catalogue`.
     """
     catalogue = open_catalogue(path)
     firsts = [_first_moves(game_arrays(batch), size, moves) for batch in catalogue.batches(GAME_COLUMNS)]

@@ -448,15 +448,10 @@ def _find_others(
     doubtful_only: bool,
     is_other: npt.NDArray[np.bool_],
 ) -> None:
-    """Find the members that are no records by their names and contents.
+    """Find the members that are no records by their names and contents: is_other, [K] bool.
 
-    Args:
-        data: [N] uint8, the members.
-        start: [K] int64, start of each member.
-        stop: [K] int64, end of each member.
-        drop: [K] uint8; members with a reason are not judged.
-        name_offset: [K + 1] int64, start and end of each name.
-        is_other: [K] bool, filled in.
+    data: [N] uint8, with the members at start and stop: [K] int64; name_offset: [K + 1] int64, of their names; drop:
+    [K] uint8, members with a reason are not judged.
     """
     for k in range(len(start)):
         end = _without_compression(names, name_offset[k], name_offset[k + 1])

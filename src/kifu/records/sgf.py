@@ -110,11 +110,7 @@ def find_text(data: Bytes, i: Int, stop: Int, text: tuple[int, ...]) -> Int:
 
 @inline_kernel
 def find_game_type(data: Bytes, i: Int, stop: Int) -> tuple[Int, Int]:
-    """Locate the value of gtype in a root comment of KataGo.
-
-    Returns:
-        (start, end), equal without gtype; (0, 0) for a comment that has no startTurnIdx.
-    """
+    """Locate gtype's value in a root comment of KataGo: (start, end), equal if missing; (0, 0) without startTurnIdx."""
     if find_text(data, i, stop, _START) < 0:
         return 0, 0
     at = find_text(data, i, stop, _TYPE)
@@ -251,11 +247,9 @@ def new_output(block: RecordBlock, rows: int, moves: int, setup: int, properties
 
 
 def find_pieces(block: RecordBlock, piece_bytes: int, games: int) -> Iterator[RecordBlock]:
-    """Split a block of one SGF member between games, by scanning it. Nothing is copied.
+    """Split a block of one SGF member, not a dropped one, between games, by scanning it. Nothing is copied.
 
-    Args:
-        block: The block. The member must not be dropped.
-        piece_bytes: Bytes after which a piece ends with its last game.
+    A piece ends with its last game after `piece_bytes`.
     """
     moves, properties = (
         piece_bytes // 3 + MAX_MOVES + 2,
@@ -428,9 +422,7 @@ def plain_properties(properties: Mapping[str, Sequence[bytes]], codec: str) -> d
 def make_record(width: int, height: int, handicap: int | None, properties: Mapping[str, str | None]) -> bytes:
     """Return a record of a root only, without stones and moves, for a game from another format than SGF.
 
-    Args:
-        handicap: HA; None if unknown.
-        properties: As for `text_properties`.
+    `handicap` is HA, None if unknown; properties are as for `text_properties`.
     """
     return format_root(width, height, text_properties(handicap, properties)) + b")"
 
@@ -448,11 +440,7 @@ def text_properties(handicap: int | None, properties: Mapping[str, str | None]) 
 
 
 def format_root(width: int, height: int, properties: Mapping[str, Sequence[str]]) -> bytes:
-    """Return the root of a record, up to its stones.
-
-    Args:
-        properties: Name -> values in canonical form.
-    """
+    """Return the root of a record, up to its stones. properties: name -> values in canonical form."""
     size = str(width) if width == height else f"{width}:{height}"
     text = "".join(name + "".join(f"[{value}]" for value in values) for name, values in properties.items())
     return f"(;FF[4]GM[1]CA[UTF-8]SZ[{size}]{text}".encode("utf-8", "replace")

@@ -88,8 +88,7 @@ def is_data_set(path: Path) -> bool:
 def describe_catalogue(path: Path) -> str:
     """Return counts, hash and origin of a catalogue as text. Every row is read and checked.
 
-    Raises:
-        FormatError: The catalogue is invalid, or its rows differ from its metadata.
+    Raises FormatError if the catalogue is invalid, or its rows differ from its metadata.
     """
     catalogue = open_catalogue(path)
     drops, formats, archives, boards = (Counter[str]() for _ in range(4))

@@ -263,9 +263,7 @@ def _score(net: NetScores) -> Score:
 def compare(results: Sequence[BenchmarkResults]) -> str:
     """Return a Markdown page with one table for each set: all nets, the best likelihood first, incomplete results last.
 
-    Raises:
-        RecipeError: There are no results.
-        FormatError: Results refer to different lists of games by one name.
+    Raises RecipeError if there are no results; FormatError if results refer to different lists of games by one name.
     """
     if not results:
         raise RecipeError("no results to compare")

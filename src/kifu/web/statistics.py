@@ -38,13 +38,7 @@ _UNREADABLE = ", ".join(quoted(DropReason(reason).name.lower()) for reason in RE
 
 
 class DroppedParams(CatalogueParams):
-    """A page of the list of dropped games.
-
-    Attributes:
-        reason: Only games with this drop reason; "" for all.
-        first: Number of games before the page.
-        count: Number of games on the page.
-    """
+    """A page of the list of games dropped for a `reason` ("" for any): `count` of them after the first `first`."""
 
     reason: str = Field("", pattern="^[a-z_]{0,40}$")
     first: int = Field(0, ge=0, le=10**9)
@@ -52,12 +46,7 @@ class DroppedParams(CatalogueParams):
 
 
 class ClusterParams(CatalogueParams):
-    """A page of the list of clusters of duplicates.
-
-    Attributes:
-        first: Number of clusters before the page.
-        count: Number of clusters on the page.
-    """
+    """A page of the list of clusters of duplicates: `count` of them after the first `first`."""
 
     first: int = Field(0, ge=0, le=10**9)
     count: int = Field(20, ge=1, le=100)
@@ -212,11 +201,7 @@ _MAX_SHARED = 200
 
 
 class ReportParams(Params):
-    """A report.
-
-    Attributes:
-        report: Number of the report, from 0.
-    """
+    """A report, by its number from 0."""
 
     report: int = Field(ge=0, le=10_000)
 

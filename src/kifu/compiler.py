@@ -237,8 +237,7 @@ class _Cache:
     @staticmethod
     def _prune(folder: Path) -> None:
         """Delete the kernels that were not used for the longest time while there are more than _MAX_CACHED."""
-        paths = sorted(folder.glob("*.kernel"), key=lambda path: path.stat().st_mtime)
-        for path in paths[:-_MAX_CACHED]:
+        for path in sorted(folder.glob("*.kernel"), key=lambda path: path.stat().st_mtime)[:-_MAX_CACHED]:
             path.unlink(missing_ok=True)
             path.with_name(f"{path.stem.rpartition('-')[0]}.lock").unlink(missing_ok=True)
 

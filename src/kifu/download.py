@@ -270,8 +270,7 @@ def is_validator(text: str) -> bool:
 
 def find_validator(response: urllib3.BaseHTTPResponse) -> str:
     """Return what identifies the version of a file: a strong ETag, else its date; "" if the server sends neither."""
-    found = (response.headers.get(name, "") for name in ("ETag", "Last-Modified"))
-    return next(filter(is_validator, found), "")
+    return next(filter(is_validator, (response.headers.get(name, "") for name in ("ETag", "Last-Modified"))), "")
 
 
 def empty(file: BinaryIO) -> None:

@@ -263,8 +263,7 @@ def command(panel: str, *examples: str, kernels: bool = False) -> Callable[[Func
     """
 
     def register(function: Function) -> Function:
-        run = _Invocation(function, kernels)
-        app.command(cls=Command, epilog="\n".join(examples), rich_help_panel=panel)(run)
+        app.command(cls=Command, epilog="\n".join(examples), rich_help_panel=panel)(_Invocation(function, kernels))
         return function
 
     return register

@@ -141,5 +141,4 @@ def board_sizes(searcher: Searcher) -> list[tuple[int, int]]:
     for batch in searcher.catalogue.batches(["width", "height"], size=65_536):
         width, height = (to_numpy(batch.column(name)).astype(np.int64) for name in ("width", "height"))
         counts += np.bincount(width << 8 | height, minlength=len(counts))
-    order = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)]
-    return [divmod(size, 256) for size in order.tolist()]
+    return [divmod(size, 256) for size in np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)].tolist()]

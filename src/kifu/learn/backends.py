@@ -98,8 +98,7 @@ def _evaluate_symmetry(
 ) -> Outputs:  # fmt: skip
     """Evaluate the transformed board and transform the result back."""
     if k:
-        source = backend.array(_sources(*frame)[k])
-        planes = planes.reshape(*planes.shape[:2], -1)[..., source].reshape(planes.shape)
+        planes = planes.reshape(*planes.shape[:2], -1)[..., backend.array(_sources(*frame)[k])].reshape(planes.shape)
     outputs = backend.run(planes, globals)
     policy, ownership = outputs["policy"], outputs.get("ownership")
     moves, target = policy.shape[1], backend.array(_targets(*board)[k])

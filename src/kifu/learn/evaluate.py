@@ -318,8 +318,7 @@ def _select_positions(
     rows = _handle_overlap(rows, nets, trained_on, options.overlap)
     position_filter = PositionFilter(passes=options.passes, per_game=options.per_game)
     source = CatalogueSource(rows, ExampleSpec(replay_planes(nets), board, labels=("move",), filter=position_filter))
-    positions = _sample_positions(NetPositions.from_source(source, rows, options.seed), options)
-    return source, positions, trained_on
+    return source, _sample_positions(NetPositions.from_source(source, rows, options.seed), options), trained_on
 
 
 def fit_mix(
@@ -349,8 +348,7 @@ def fit_mix(
     if output.suffix != MIX_SUFFIX:
         raise RecipeError(f"the file of a mixture must end in {MIX_SUFFIX}, got {output}")
     opened = _open(nets, options)
-    board = common_board(opened, options.board)
-    _, positions, _ = _select_positions(opened, sources, board, options, jobs)
+    _, positions, _ = _select_positions(opened, sources, common_board(opened, options.board), options, jobs)
     with progress("evaluating", len(positions) * len(nets), "positions") as bar:
         outputs = [_evaluate_all(net, positions, options, count_jobs(jobs), bar) for net in opened]
     policy, value, figures = fit_pools(

@@ -286,8 +286,7 @@ class Net:
         if not self._is_kata:
             planes = self._planes(positions, packed=backend.unpacks)
             return _Inputs(planes, encode_inputs(names, *positions.inputs) if names else None, allowed)
-        encoder = self.encoder_for(positions.width, positions.height)
-        planes, numbers = encode_positions(encoder, positions, self.rules)
+        planes, numbers = encode_positions(self.encoder_for(positions.width, positions.height), positions, self.rules)
         if names:
             numbers = np.concatenate([numbers, encode_profile(names, positions, self.server)], 1)
         return _Inputs(planes, numbers, allowed)

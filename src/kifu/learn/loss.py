@@ -234,8 +234,7 @@ class Teachers:
         planes, other = inputs
         if isinstance(teacher, Net):
             assert other is not None
-            positions = self._games.positions(planes.cpu().numpy().view(np.uint64), other.cpu().numpy())
-            found = teacher.evaluate(positions)
+            found = teacher.evaluate(self._games.positions(planes.cpu().numpy().view(np.uint64), other.cpu().numpy()))
             log_probs, value = (torch.from_numpy(array).to(self._device) for array in (found.log_probs, found.value))
             return log_probs, value
         net, backend = teacher

@@ -417,8 +417,7 @@ def score_points(board: Board, dead: Mask, *, territory: bool = False) -> tuple[
     for region, touched in cleared.empty_regions():
         if len(touched) == 1:
             owners[region] = next(iter(touched))
-    counted = owners[cleared.stones.ravel() == EMPTY] if territory else owners
-    points = np.bincount(counted, minlength=3)
+    points = np.bincount(owners[cleared.stones.ravel() == EMPTY] if territory else owners, minlength=3)
     if territory:
         points[BLACK] += removed[WHITE] + board.captures[BLACK]
         points[WHITE] += removed[BLACK] + board.captures[WHITE]

@@ -278,8 +278,7 @@ def play_game(
             for colour, command in ((BLACK, black), (WHITE, white)):
                 programs[colour] = GtpProcess(command, stop)
         except ProcessError as error:
-            loss = _Loss(colour, error.fault, error.reason)
-            return _lost_outcome(loss, [], (0.0, 0.0)), {}
+            return _lost_outcome(_Loss(colour, error.fault, error.reason), [], (0.0, 0.0)), {}
         seats = {colour: _Seat(colour, program) for colour, program in programs.items()}
         game = _RefereedGame(rules, seats, Board(rules.size, rules=Rules.named(rules.ruleset)), on_move)
         outcome = _play(game, opening, scorer, stop)

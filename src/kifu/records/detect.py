@@ -511,5 +511,4 @@ def count_kinds(names: Iterable[bytes]) -> Counter[str]:
 
 def count_listed(others: Bytes) -> Counter[str]:
     """Return the number of members in a list of `list_other`, by `left_out_kind`."""
-    entries = others.tobytes().split(b"\0")[:-1]
-    return Counter(_REASONS.get(entry) or left_out_kind(entry[1:]) for entry in entries)
+    return Counter(_REASONS.get(entry) or left_out_kind(entry[1:]) for entry in others.tobytes().split(b"\0")[:-1])

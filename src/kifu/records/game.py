@@ -134,8 +134,7 @@ class Game:
             >>> for colour, point in game.plays():
             ...     board.play(point, colour)
         """
-        colours = np.where(self.moves & WHITE_BIT, WHITE, BLACK)
-        return zip(colours.tolist(), (self.moves & POINT_MASK).tolist())
+        return zip(np.where(self.moves & WHITE_BIT, WHITE, BLACK).tolist(), (self.moves & POINT_MASK).tolist())
 
     @property
     def size(self) -> int:

@@ -209,8 +209,7 @@ def scan_properties(block: RecordBlock, one_move: bool = False) -> tuple[GameArr
     games = to_game_arrays(block, rows, out.moves, out.setup, out.setup_ply)
     found = out.properties[: out.state[scanner.PROPERTIES]]
     root, charset = rows[:, scanner.ROOT_END].copy(), rows[:, scanner.CHARSET].copy()
-    offset = np.append(0, rows[:, scanner.PROPERTY_END])
-    return games, Properties(found, offset, root, games.start, games.stop, charset)
+    return games, Properties(found, np.append(0, rows[:, scanner.PROPERTY_END]), root, games.start, games.stop, charset)
 
 
 @kernel
@@ -267,8 +266,7 @@ def find_pieces(block: RecordBlock, piece_bytes: int, games: int) -> Iterator[Re
         if piece is not None and state[scanner.GAMES] > 0:  # what follows the last game belongs to its piece
             yield replace(piece, stop=np.array([position], np.int64))
         if piece is None or state[scanner.GAMES] > 0:
-            carry = MemberPiece(first_game, budget, size)
-            piece = replace(block, start=np.array([position], np.int64), piece=carry)
+            piece = replace(block, start=np.array([position], np.int64), piece=MemberPiece(first_game, budget, size))
         position, first_game, budget = (
             int(state[k]) for k in (scanner.POSITION, scanner.IN_MEMBER, scanner.MEMBER_BUDGET)
         )
@@ -333,8 +331,7 @@ def root_properties(record: bytes) -> dict[str, tuple[bytes, ...]]:
     the values of all its occurrences. Those of `GAME_INFO` that the root lacks follow from later nodes of the main
     line. Only the first 65,536 values are read. {} if there is no game.
     """
-    data = as_array(record)
-    return root_of(data, scan_properties(as_block([record]))[1], 0)
+    return root_of(as_array(record), scan_properties(as_block([record]))[1], 0)
 
 
 def root_of(data: Bytes, properties: Properties, g: int) -> dict[str, tuple[bytes, ...]]:

@@ -227,8 +227,7 @@ def detect_codec(text: bytes, more: bytes = b"") -> str:
     if score > 0.1:
         return best
     # In Latin text three accented letters hardly ever stand side by side.
-    cyrillic = re.search("[\u0410-\u044f]{3}", text.decode("cp1251", "replace"))
-    single_byte = "cp1251" if cyrillic else "cp1252"
+    single_byte = "cp1251" if re.search("[\u0410-\u044f]{3}", text.decode("cp1251", "replace")) else "cp1252"
     return single_byte if decodes(text, single_byte) else best
 
 

@@ -265,8 +265,7 @@ def describe_row(path: Path, row: int) -> str:
     height, width = example.colours.shape
     board = Board(width, height)
     board.setup(*(np.flatnonzero(example.colours == c).tolist() for c in (BLACK, WHITE)))
-    stones = np.count_nonzero(example.colours)
-    count = counted(int(stones), "stone")
+    count = counted(int(np.count_nonzero(example.colours)), "stone")
     plays = "" if example.label is None else f" and plays {to_gtp(example.label, width, height)}"
     mover = f"X is to move{plays}" if example.mover_is_x else f"X is black; the next move is{plays[10:]}"
     lines = [*str(board).splitlines(), f"row {row}: {mover}; {count}"]

@@ -153,8 +153,7 @@ def page(evaluation: EvalResults) -> str:
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
         finalize=lambda value: printable(value) if type(value) is str else value,
     )  # fmt: skip
-    template = environment.from_string(asset("evaluation.html").read_text("utf-8"))
-    return template.render(
+    return environment.from_string(asset("evaluation.html").read_text("utf-8")).render(
         evaluation=evaluation,
         measures=MEASURES,
         titles=TITLES,

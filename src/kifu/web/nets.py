@@ -166,8 +166,7 @@ def analyse(site: Site, params: ReviewParams, deadline: Deadline) -> dict[str, A
     count = MAX_COMPARED if reviewer.net.has_points else 1
     rows: list[list[Any]] = []
     for start in range(params.first, total, _BATCH):
-        plies = range(start, min(start + _BATCH, total))
-        for each in compare_moves(reviewer, game, plies, params.ratings, count):
+        for each in compare_moves(reviewer, game, range(start, min(start + _BATCH, total)), params.ratings, count):
             played, best = _played(each.before, each.played), next(iter(each.after), None)
             share = None if best is None else each.before.probability(best) or None
             rows.append([*(played or _NONE), *_black(each.best), best, share, each.loss(each.played)])

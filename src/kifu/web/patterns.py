@@ -155,11 +155,10 @@ def search(site: Site, results: SearchResults, params: SearchParams, deadline: D
     """Return the counts of a pattern, its continuations, and a page of hits."""
     corpus = site.corpus(params.corpus)
     hits = results.find(corpus, params.corpus, params.chosen, parse_pattern(params.pattern), deadline)
-    counts = _counts_json(hits, hits.continuations())
     return {
         "pattern": pattern_json(hits.pattern),
         "hits": len(hits),
-        **counts,
+        **_counts_json(hits, hits.continuations()),
         "page": _page(corpus.searcher, hits, params),
     }
 

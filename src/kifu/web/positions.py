@@ -220,8 +220,7 @@ def first_occurrences(corpus: Corpus, line: Line, games: Bools | None, deadline:
     """Return the first hit of the final position of a line in each of some games, by default of all."""
     pattern = board_position(line.board()).to_pattern(both_colours=False)
     hits = corpus.searcher.find(pattern, games, progress=deadline.progress).table
-    row = hits["row"].to_numpy()
-    return hits.take(np.flatnonzero(np.diff(row, prepend=-1)))
+    return hits.take(np.flatnonzero(np.diff(hits["row"].to_numpy(), prepend=-1)))
 
 
 def position_line(corpus: Corpus, params: PositionParams) -> Line:
@@ -235,8 +234,7 @@ def position_line(corpus: Corpus, params: PositionParams) -> Line:
         line = Line.model_validate({"width": width, "height": height})
     else:
         line = Line.of_arrays(corpus.searcher.moves(params.game), params.ply)
-    board = line.board()
-    colour, moves = board.to_play, list(line.moves)
+    colour, moves = line.board().to_play, list(line.moves)
     for letter, point in re.findall("([BW]?)([a-y]{2}|--)", params.moves):
         colour = _COLOURS.get(letter, colour)
         move = parse_sgf("" if point == "--" else point, line.width, line.height)

@@ -181,8 +181,7 @@ def _read_record(path: AnyPath, entry: int, index: int, deadline: Deadline) -> b
     for block in blocks(path):
         deadline.check()
         for k in np.flatnonzero(block.member == entry).tolist():
-            part = block.part(k, k + 1)
-            for parsed in parse_block(part, None):
+            for parsed in parse_block(block.part(k, k + 1), None):
                 for g in np.flatnonzero(parsed.index == index).tolist():
                     start, stop = parsed.games.start[g], parsed.games.stop[g]
                     span = (start, stop) if start < stop else (block.start[k], block.stop[k])
@@ -223,8 +222,7 @@ def show_report(site: Site, params: ReportParams, deadline: Deadline) -> dict[st
     values = report.values
     if report.kind == "evaluation":
         found = _find_games(site, _NAME, [quoted(each["location"]) for each in values["examples"]], deadline)
-        examples = [each | {"game": found.get((each["location"],))} for each in values["examples"]]
-        values = values | {"examples": examples}
+        values = values | {"examples": [each | {"game": found.get((each["location"],))} for each in values["examples"]]}
     elif report.kind == "audit":
         values = values | {"pairs": [_link_pair(site, pair, deadline) for pair in values["pairs"]]}
     return {"name": report.name, "kind": report.kind, "values": values}

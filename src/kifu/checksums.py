@@ -112,7 +112,6 @@ class BlockChecks:
         """
         for k in range(start // BLOCK_BYTES, -(-stop // BLOCK_BYTES)) if self._sums else ():
             if k >= len(self._sums) or not self._checked[k]:
-                begin = k * BLOCK_BYTES
-                if k >= len(self._sums) or crc32(read(BLOCK_BYTES, begin)) != self._sums[k]:
+                if k >= len(self._sums) or crc32(read(BLOCK_BYTES, k * BLOCK_BYTES)) != self._sums[k]:
                     raise FormatError(f"{self._path} is damaged: it has other bytes than its manifest lists")
                 self._checked[k] = 1

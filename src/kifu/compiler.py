@@ -210,7 +210,6 @@ class _Cache:
         return None
 
     def save_overload(self, sig: Any, compiled: Any) -> None:
-        """Write the compiled code of a signature to the user's folder."""
         if self._folder is None or compiled.library.has_dynamic_globals or compiled.lifted:
             return
         (name, _, code), *others = compiled._reduce()
@@ -238,8 +237,7 @@ class _Cache:
     @staticmethod
     def _prune(folder: Path) -> None:
         """Delete the kernels that were not used for the longest time while there are more than _MAX_CACHED."""
-        paths = sorted(folder.glob("*.kernel"), key=lambda path: path.stat().st_mtime)
-        for path in paths[:-_MAX_CACHED]:
+        for path in sorted(folder.glob("*.kernel"), key=lambda path: path.stat().st_mtime)[:-_MAX_CACHED]:
             path.unlink(missing_ok=True)
             path.with_name(f"{path.stem.rpartition('-')[0]}.lock").unlink(missing_ok=True)
 
@@ -258,12 +256,7 @@ def _cache_folder() -> Path | None:
 
 
 class Fingerprint(NamedTuple):
-    """Identifies the code of a kernel.
-
-    Attributes:
-        digest: 20 hexadecimal digits, a hash of the code and all that it uses.
-        modules: Names of the modules of all functions in it.
-    """
+    """The code of a kernel: its hash in 20 hexadecimal digits, and the names of the modules of all its functions."""
 
     digest: str
     modules: frozenset[str]
@@ -282,11 +275,7 @@ def fingerprint(function: Callable[..., Any]) -> Fingerprint:
 
 
 class _Walk:
-    """Collects a description of a function and of everything that it refers to, directly or not.
-
-    Attributes:
-        modules: Names of the modules of all functions in it.
-    """
+    """Collects a description of a function and of all that it refers to; `modules` are those of all functions in it."""
 
     def __init__(self) -> None:
         self.lines = [repr(_OPTIONS), repr(_INLINE_OPTIONS)]

@@ -85,15 +85,14 @@ def load_config(
 ) -> dict[str, Any]:
     """Return the table in a TOML file, not yet validated.
 
+    Raises RecipeError if there is no such file, it is not TOML, or an override does not fit.
+
     Args:
         name: A name in that folder of `kifu.assets`, or the path of a file that ends in .toml.
         overrides: "key=value", with dots for inner keys ("sets.test.games=20"). A value that is not TOML is a string.
             Tables that the file leaves out are created.
         default_table: Returns the default of an inner table that the file leaves out, given the file's table and the
             key, so that an override changes one of its values only; by default it is empty.
-
-    Raises:
-        RecipeError: There is no such file, it is not TOML, or an override does not fit.
     """
     text = config_text(folder, kind, name)
     try:

@@ -270,8 +270,7 @@ def is_validator(text: str) -> bool:
 
 def find_validator(response: urllib3.BaseHTTPResponse) -> str:
     """Return what identifies the version of a file: a strong ETag, else its date; "" if the server sends neither."""
-    found = (response.headers.get(name, "") for name in ("ETag", "Last-Modified"))
-    return next(filter(is_validator, found), "")
+    return next(filter(is_validator, (response.headers.get(name, "") for name in ("ETag", "Last-Modified"))), "")
 
 
 def empty(file: BinaryIO) -> None:
@@ -361,7 +360,6 @@ class _TimedReader(io.RawIOBase):
         return _SlowError(f"no complete headers within {self._timeout:g} s")
 
     def begin_body(self) -> None:
-        """Measure the rate of the body from now on."""
         self._in_headers = False
         self._since, self._size = time.monotonic(), 0
         with suppress(OSError):  # it is closed already
@@ -384,7 +382,6 @@ class _TimedResponse(http.client.HTTPResponse):
 
 
 def _timed_pool(pool: type[urllib3.HTTPConnectionPool], connection: type[HTTPConnection]) -> Any:
-    """Return a class of pools whose connections read `_TimedResponse`s."""
     timed = type(connection.__name__, (connection,), {"response_class": _TimedResponse})
     return type(pool.__name__, (pool,), {"ConnectionCls": timed})
 

@@ -198,11 +198,7 @@ _REASONS = {
 
 
 class IllegalMove(GameError):  # noqa: N818 - the established name
-    """A move that the rules or the board do not allow.
-
-    Attributes:
-        move: The point, or NO_POINT (see `kifu.point`).
-    """
+    """A move that the rules or the board do not allow; `move` is the point, or NO_POINT (see `kifu.point`)."""
 
     def __init__(self, ply: int, move: int, reason: DropReason) -> None:
         self.ply, self.move, self.reason = ply, move, reason

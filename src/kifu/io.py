@@ -560,8 +560,7 @@ class AtomicDirectory:
 
     def encode_index(self, index: dict[str, object]) -> bytes:
         """Return the index that `commit(index)` will write if no further file is added."""
-        names = [name for name in self._files if name != self._index]
-        return add_checksum(json.dumps({**index, "files": names}))
+        return add_checksum(json.dumps({**index, "files": [name for name in self._files if name != self._index]}))
 
     def commit(self, index: dict[str, object]) -> None:
         """Write the index, with these keys besides "files", and rename the directory into place."""

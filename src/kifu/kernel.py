@@ -82,9 +82,7 @@ def writable_view(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return an array over the same memory that Numba takes for writable, without copying it.
 
     To Numba a read-only array is another type, for which it compiles a kernel once more. Kernels never write to their
-    inputs, so the arrays over Arrow buffers, byte strings and mapped files that they read are all passed as writable.
-
-    Args:
-        array: A contiguous array, returned as it is if it is writable.
+    inputs, so the arrays over Arrow buffers, byte strings and mapped files that they read are all passed as writable. A
+    writable array is returned as it is; others have to be contiguous.
     """
     return array if array.flags.writeable else np.asarray(_WritableAlias(array))

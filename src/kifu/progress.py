@@ -195,7 +195,6 @@ class _Task(Progress):
 
     @property
     def count(self) -> str:
-        """The count with its unit."""
         if self._unit == "bytes":
             done = format_bytes(self.done)
             return done if self.total is None else f"{done} of {format_bytes(self.total)}"
@@ -208,7 +207,6 @@ class _Task(Progress):
 
     @property
     def elapsed(self) -> str:
-        """The time since the start."""
         return format_seconds(time.monotonic() - self._start)
 
     @property

@@ -79,7 +79,6 @@ class _PlainHelp:
     """Leaves the types of flags and arguments out of the help."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """Return the parameters, flags and arguments without a type."""
         params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
         for param in params:
             param._runtime_param = _Value(param)
@@ -104,7 +103,6 @@ class _Group(_PlainHelp, TyperGroup):
         return command
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """List the commands, panel by panel."""
         panels: dict[str, list[tuple[str, str]]] = {}
         for each in app.registered_commands:
             name, text = getattr(each.callback, "__name__", ""), (each.callback.__doc__ or "").partition("\n")[0]
@@ -259,17 +257,13 @@ _COMMON = {
 
 
 def command(panel: str, *examples: str, kernels: bool = False) -> Callable[[Function], Function]:
-    """Register a command, with the options that are common to all.
+    """Register a command in a panel of the help, with the options that are common to all.
 
-    Args:
-        panel: Panel of the help that lists the command.
-        examples: See `Command.examples`.
-        kernels: True if it runs compiled kernels.
+    `examples` are as in `Command.examples`; `kernels` is True if it runs compiled kernels.
     """
 
     def register(function: Function) -> Function:
-        run = _Invocation(function, kernels)
-        app.command(cls=Command, epilog="\n".join(examples), rich_help_panel=panel)(run)
+        app.command(cls=Command, epilog="\n".join(examples), rich_help_panel=panel)(_Invocation(function, kernels))
         return function
 
     return register
@@ -338,7 +332,6 @@ class _NewMessages(logging.Filter):
         self._seen: set[str] = set()
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return True for a new message."""
         text = record.getMessage()
         is_new = text not in self._seen
         self._seen.add(text)

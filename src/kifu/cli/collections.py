@@ -15,20 +15,13 @@ from kifu.text import counted, format_bytes
 
 @dataclass(frozen=True)
 class TransferSize:
-    """The amount of data to download.
-
-    Attributes:
-        known: Bytes, as far as the index lists them.
-        unknown: Number of files whose size the index does not list.
-        present: Number of files that are there already.
-    """
+    """The amount of data to download: `known` bytes, files of `unknown` size, and files that are `present` already."""
 
     known: int
     unknown: int
     present: int = 0
 
     def __str__(self) -> str:
-        """Return the line of a dry run."""
         there = f"; there already: {counted(self.present, 'file')}" if self.present else ""
         return f"to download: {self.text()}{there}"
 

@@ -195,5 +195,4 @@ def compact(
     check_partitioned(folder)
     if dry_run:
         return Plan.of_catalogues([folder], [folder]).outcome()
-    report = compact_partitions(folder, jobs=jobs, engine=engine, progress=progress)
-    return Outcome.of_output(folder, report)
+    return Outcome.of_output(folder, compact_partitions(folder, jobs=jobs, engine=engine, progress=progress))

@@ -101,8 +101,7 @@ def _draw_kgsgo(recipe: Any, sources: Sequence[str], index: Path | None, jobs: i
     ingested = _ingest_sample([str(found) for found in paths.values()], load_cleaning_rules("legal"), jobs, path)
     sets = {}
     for name in recipe.default_sets():
-        games = sum(map(len, sampler.select(name).values()))
-        examples = round(games * ingested.positions / max(ingested.games, 1))
+        examples = round(sum(map(len, sampler.select(name).values())) * ingested.positions / max(ingested.games, 1))
         sets[recipe.sets[name].file] = {"examples": examples, "bytes": examples * record}
     return replace(ingested, bytes=sum(size["bytes"] for size in sets.values()), sets=sets)
 

@@ -209,8 +209,7 @@ def predict(  # noqa: PLR0913 - command-line options
     plies, found = predict_move(opened, game, move, rating=rating, opponent=opponent)
     if output is not None:
         save(draw_heatmap(game.game, plies, found, top), output)
-    data = prediction_to_dict(opened.name, game.game, plies, found, top)
-    return Outcome(describe(game, plies, found, top), data)
+    return Outcome(describe(game, plies, found, top), prediction_to_dict(opened.name, game.game, plies, found, top))
 
 
 @command(_PANEL, "kifu export run -o net.onnx", "kifu export run -o net.onnx --dry-run")
@@ -311,7 +310,6 @@ def benchmark(
         data = [each.model_dump(mode="json", exclude={"hashes"}) for each in found]
         return Outcome("".join(each.listing() for each in found).rstrip("\n") if listing else print_sets, data)
     names = [] if sets is None else [name.strip() for name in sets.split(",")]
-    opened = nets or [PACKAGED[0]]
-    result = benchmark_nets(opened, given, names, symmetries=symmetries, jobs=jobs, progress=progress)
+    result = benchmark_nets(nets or [PACKAGED[0]], given, names, symmetries=symmetries, jobs=jobs, progress=progress)
     write = None if output is None else partial(write_output, output, compare_results([result]).encode())
     return Outcome(lambda: print_results(result), result, write=write)

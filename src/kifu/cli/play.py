@@ -56,8 +56,7 @@ def gtp(  # noqa: PLR0913 - command-line options
     from kifu.play.gtp import serve_stdio
     from kifu.play.player import NetEvaluator, Player
 
-    ruleset = Rules.named(rules)
-    (opened,) = set_server([open_net(net, rules=ruleset, symmetries=symmetries)], server)
+    (opened,) = set_server([open_net(net, rules=Rules.named(rules), symmetries=symmetries)], server)
     opponent = rating if opponent is None else opponent
     evaluator = NetEvaluator(opened, rules=rules, rating=rating, opponent=opponent)
     player = Player(evaluator, temperature=temperature, resign=resign, seed=seed)

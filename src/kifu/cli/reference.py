@@ -113,8 +113,7 @@ def _print_list(entries: Mapping[str, str]) -> None:
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
     indent = max(map(len, entries))
     for name, text in entries.items():
-        line = f"{name:<{indent}} {text}"
-        echo(textwrap.fill(printable(line), width, subsequent_indent=" " * (indent + 1)))
+        echo(textwrap.fill(printable(f"{name:<{indent}} {text}"), width, subsequent_indent=" " * (indent + 1)))
 
 
 def _print_markdown(text: str) -> None:

@@ -28,16 +28,10 @@ _DIAGRAM = re.compile(r"[-+|.XOxo#*0-9\s/]+")
 
 
 def read_pattern(argument: str) -> Pattern:
-    """Return a pattern.
+    """Return the pattern in a text, in the file at a path, or in standard input ("-"): a diagram, moves or an SGF.
 
-    Args:
-        argument: "-" for standard input, the path of a text or an SGF record, or the text itself: a diagram or moves.
-
-    Raises:
-        SourceError: The file cannot be read.
-        RecipeError: The text is not a pattern.
-        RecordError: The record has no game.
-        GameError: The game of the record is dropped, or has an illegal move.
+    Raises SourceError if the file cannot be read; RecipeError if the text is not a pattern; RecordError if the record
+    has no game; GameError if the game of the record is dropped, or has an illegal move.
     """
     if argument == "-":
         return _parse(sys.stdin.buffer.read(FILE_LIMIT))
@@ -80,8 +74,7 @@ def apply_options(
 ) -> Pattern:
     """Return a pattern with the settings of options, which override those of its text.
 
-    Raises:
-        RecipeError: A value is unknown, or the anchor contradicts the edges drawn.
+    Raises RecipeError if a value is unknown, or the anchor contradicts the edges drawn.
     """
     changes: dict[str, Any] = {}
     if anchor is not None:
@@ -106,13 +99,12 @@ def apply_options(
 def read_position(searcher: Searcher, argument: str, board: str | None) -> Position:
     """Return a position: moves, a ply of a game of the catalogue, a diagram, or a file with one of them.
 
+    Raises RecipeError if the text is not a position, or there is no such game; GameError if the game of the record is
+    dropped, or has no such position.
+
     Args:
         argument: The text or path; "" for the empty board.
         board: The size of the board for moves, such as "19x19"; by default the most frequent one of the catalogue.
-
-    Raises:
-        RecipeError: The text is not a position, or there is no such game.
-        GameError: The game of the record is dropped, or has no such position.
     """
     width, height = (board_sizes(searcher) or [(19, 19)])[0] if board is None else parse_board(board)
     if not (_is_file(argument) or _is_text(argument)) and re.search(r"\.\w+$", argument):
@@ -149,5 +141,4 @@ def board_sizes(searcher: Searcher) -> list[tuple[int, int]]:
     for batch in searcher.catalogue.batches(["width", "height"], size=65_536):
         width, height = (to_numpy(batch.column(name)).astype(np.int64) for name in ("width", "height"))
         counts += np.bincount(width << 8 | height, minlength=len(counts))
-    order = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)]
-    return [divmod(size, 256) for size in order.tolist()]
+    return [divmod(size, 256) for size in np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)].tolist()]

@@ -86,9 +86,8 @@ def _kgs(name: str, title: str, prefix: str) -> Collection:
 
 def _katago_run(run: str, title: str, terms: str) -> Collection:
     index = f"{_KATAGO}/{run}/selfplay/index.html"
-    name = f"katago-{run}"
     return Collection(
-        name, title, "KataGo", "SGF, npz in zip", "not known", terms, index, _RUN_PATTERN, limit=16 * _GIB
+        f"katago-{run}", title, "KataGo", "SGF, npz in zip", "not known", terms, index, _RUN_PATTERN, limit=16 * _GIB
     )
 
 
@@ -253,8 +252,7 @@ def add_checksums(files: list[ListedFile], sums: bytes) -> list[ListedFile]:
 
 
 def _date(groups: dict[str, str | None]) -> str:
-    parts = [groups.get("year"), groups.get("month"), groups.get("day")]
-    return "-".join(part for part in parts if part)
+    return "-".join(part for part in [groups.get("year"), groups.get("month"), groups.get("day")] if part)
 
 
 def _page_files(page: bytes, base: str, collection: Collection, is_local: bool) -> Iterator[ListedFile]:
@@ -396,8 +394,7 @@ def choose_files(collection: str, files: Iterable[ListedFile], choice: FileChoic
 
 
 def _is_named(file: ListedFile, pattern: str) -> bool:
-    stem = file.name.partition(".")[0]
-    values = {file.name, stem, file.folder, *file.folder.split("/")} - {""}
+    values = {file.name, file.name.partition(".")[0], file.folder, *file.folder.split("/")} - {""}
     return any(fnmatchcase(value.casefold(), pattern.casefold()) for value in values)
 
 

@@ -399,8 +399,7 @@ def _read_index(
     is_local, shown = "://" not in address, hide_credentials(address)
     try:
         page = read_small(address, LISTING_LIMIT) if is_local else _read_page(client, "", address, progress)
-        base = collection.index if is_local else address
-        files, sums = parse_listing(page, base, collection, is_local=is_local)
+        files, sums = parse_listing(page, collection.index if is_local else address, collection, is_local=is_local)
         if sums and not is_local:
             files = add_checksums(files, _read_page(client, address, sums, progress))
     except SourceError as error:

@@ -153,13 +153,11 @@ class AnnotateJob:
     @cached_property
     def _spec(self) -> ExampleSpec:
         """The positions of all moves that can be replayed."""
-        planes = replay_planes(self.opened)
-        return ExampleSpec(planes, self.board, labels=("move",), filter=PositionFilter(passes=True))
+        return ExampleSpec(replay_planes(self.opened), self.board, labels=("move",), filter=PositionFilter(passes=True))
 
     def read(self, shard: RowShard) -> Iterator[pa.RecordBatch]:
         """Yield a few rows at a time."""
-        columns = tuple(dict.fromkeys((*COLUMNS, *CONDITION_COLUMNS)))
-        for batch in read_shard(shard, columns):
+        for batch in read_shard(shard, tuple(dict.fromkeys((*COLUMNS, *CONDITION_COLUMNS)))):
             for first in range(0, len(batch), _ITEM_GAMES):
                 yield batch.slice(first, _ITEM_GAMES)
 
@@ -185,8 +183,7 @@ class AnnotateJob:
     def _select(self, item: pa.RecordBatch) -> tuple[pa.RecordBatch, Counter[str]]:
         kept = drop_codes(item) == DropReason.KEPT
         fits = (to_numpy(item["width"]) == self.board[0]) & (to_numpy(item["height"]) == self.board[1])
-        skipped = Counter(dropped=int((~kept).sum()), board=int((kept & ~fits).sum()))
-        return item.filter(pa.array(kept & fits)), skipped
+        return item.filter(pa.array(kept & fits)), Counter(dropped=int((~kept).sum()), board=int((kept & ~fits).sum()))
 
 
 def _to_rows(positions: NetPositions, scores: Sequence[MoveScores], names: Sequence[str]) -> pa.RecordBatch:

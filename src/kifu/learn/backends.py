@@ -98,8 +98,7 @@ def _evaluate_symmetry(
 ) -> Outputs:  # fmt: skip
     """Evaluate the transformed board and transform the result back."""
     if k:
-        source = backend.array(_sources(*frame)[k])
-        planes = planes.reshape(*planes.shape[:2], -1)[..., source].reshape(planes.shape)
+        planes = planes.reshape(*planes.shape[:2], -1)[..., backend.array(_sources(*frame)[k])].reshape(planes.shape)
     outputs = backend.run(planes, globals)
     policy, ownership = outputs["policy"], outputs.get("ownership")
     moves, target = policy.shape[1], backend.array(_targets(*board)[k])
@@ -158,12 +157,11 @@ class OnnxBackend:
     def __init__(self, path: Path, threads: int | None = None) -> None:
         """Read a file and check its checksum; files that other programs changed have none.
 
+        Raises FormatError if the file is damaged, or not a net of kifu or KataGo.
+
         Args:
             threads: Threads of one evaluation, on whose number figures may depend; None for `OMP_NUM_THREADS`, as torch
                 does, or one per core.
-
-        Raises:
-            FormatError: The file is damaged, or not a net of kifu or KataGo.
         """
         self.path = path
         try:
@@ -200,12 +198,11 @@ class OnnxBackend:
     def run(self, planes: npt.NDArray[np.float32], globals: npt.NDArray[np.float32] | None) -> dict[str, Any]:
         """Return the outputs of B positions by their names in `kifu.learn.networks.NetworkOutput`.
 
+        Raises FormatError if the net does not compute the outputs that its metadata promise.
+
         Args:
             planes: [B, C, H, W] float32, with their rim.
             globals: [B, G] float32, or None.
-
-        Raises:
-            FormatError: The net does not compute the outputs that its metadata promise.
         """
         try:
             if self.kata is not None:

@@ -216,8 +216,7 @@ def _sample(rows: pa.RecordBatch, recipe: TrainingRecipe) -> pa.RecordBatch:
 
 def _example_specs(recipe: TrainingRecipe, teachers: Sequence[TeacherSpec]) -> list[ExampleSpec]:
     """Return the specification of the network's examples, then one for each plane set that only teachers have."""
-    own = recipe.encoder().plane_set.name
-    labels = {own: dict.fromkeys(recipe.labels)}
+    labels = {recipe.encoder().plane_set.name: dict.fromkeys(recipe.labels)}
     for planes, inputs in teachers:
         labels.setdefault(planes, {"move": None}).update({inputs_label(inputs): None} if inputs else {})
     return [

@@ -170,11 +170,7 @@ _BEST_MOVES = 3
 def select_examples(
     nets: Sequence[Net], positions: NetPositions, scores: MoveScores, *, legal: bool, seed: int
 ) -> tuple[Example, ...]:
-    """Select examples of each kind, at most one per game and kind, and predict them in float32 with all nets.
-
-    Args:
-        scores: Scores of the first net, by which positions are selected.
-    """
+    """Select at most one example per game and kind by the first net's scores; predict them in float32 with all nets."""
     kinds = get_args(ExampleKind)
     selected = {kind: _most_suitable(_suitability(kind, scores, seed), positions.game, _COUNTS[kind]) for kind in kinds}
     which = np.concatenate(list(selected.values()))
@@ -322,8 +318,7 @@ def _select_positions(
     rows = _handle_overlap(rows, nets, trained_on, options.overlap)
     position_filter = PositionFilter(passes=options.passes, per_game=options.per_game)
     source = CatalogueSource(rows, ExampleSpec(replay_planes(nets), board, labels=("move",), filter=position_filter))
-    positions = _sample_positions(NetPositions.from_source(source, rows, options.seed), options)
-    return source, positions, trained_on
+    return source, _sample_positions(NetPositions.from_source(source, rows, options.seed), options), trained_on
 
 
 def fit_mix(
@@ -353,8 +348,7 @@ def fit_mix(
     if output.suffix != MIX_SUFFIX:
         raise RecipeError(f"the file of a mixture must end in {MIX_SUFFIX}, got {output}")
     opened = _open(nets, options)
-    board = common_board(opened, options.board)
-    _, positions, _ = _select_positions(opened, sources, board, options, jobs)
+    _, positions, _ = _select_positions(opened, sources, common_board(opened, options.board), options, jobs)
     with progress("evaluating", len(positions) * len(nets), "positions") as bar:
         outputs = [_evaluate_all(net, positions, options, count_jobs(jobs), bar) for net in opened]
     policy, value, figures = fit_pools(

@@ -137,8 +137,7 @@ class Evaluation:
         explore = rng.random(len(weight)) < epsilon
         weight = np.where(legal, np.where(explore[:, None], 0, weight), -np.inf)
         # The maximum of log-weights with Gumbel noise is a draw by weight that needs no normalization.
-        moves = np.argmax(weight + rng.gumbel(size=weight.shape), 1)
-        return np.where(legal.any(1), moves, -1).astype(np.int16)
+        return np.where(legal.any(1), np.argmax(weight + rng.gumbel(size=weight.shape), 1), -1).astype(np.int16)
 
 
 def join(parts: Sequence[Evaluation]) -> Evaluation:

@@ -58,11 +58,7 @@ TOLERANCE = 1e-4
 
 @dataclass(frozen=True, slots=True)
 class ExportReport(Report):
-    """The result of an export.
-
-    Attributes:
-        difference: Largest difference of an output from the original's.
-    """
+    """The result of an export; `difference` is the largest difference of an output from the original's."""
 
     path: Path
     bytes: int
@@ -71,7 +67,6 @@ class ExportReport(Report):
     difference: float
 
     def __str__(self) -> str:
-        """Return one line."""
         return (
             f"{printable(self.path)}: {format_bytes(self.bytes)}; planes of {self.board} -> {', '.join(self.outputs)};"
             f" equal to the original within {self.difference:.0e}"
@@ -268,10 +263,7 @@ def _export_kata(source: str | Path, path: Path) -> ExportReport:
     """Write a network of KataGo that was trained here as a file, and verify that it gives the same outputs.
 
     What KataGo uses and training here does not teach gets the weights of what it does: the optimistic policy those of
-    the policy, and the mean of the score those of the lead.
-
-    Raises:
-        RecipeError: The net is another one.
+    the policy, and the mean of the score those of the lead. Raises RecipeError if the net is another one.
     """
     net = open_net(source)
     if not isinstance(net.module, KataNetwork):

@@ -182,11 +182,7 @@ class Net:
         return replace(self, members=tuple(each.using(**options) for each in self.members), **options)
 
     def encoder_for(self, width: int, height: int) -> FrameEncoder:
-        """Return the encoder for a board size.
-
-        Raises:
-            RecipeError: The net does not support the board size.
-        """
+        """Return the encoder for a board size. Raises RecipeError if the net does not support it."""
         if (width, height) != self.board and not self.any_size:
             raise RecipeError(
                 f"net {self.name} ({self.about.net}) supports {self.about.width} x {self.about.height} boards only,"
@@ -290,8 +286,7 @@ class Net:
         if not self._is_kata:
             planes = self._planes(positions, packed=backend.unpacks)
             return _Inputs(planes, encode_inputs(names, *positions.inputs) if names else None, allowed)
-        encoder = self.encoder_for(positions.width, positions.height)
-        planes, numbers = encode_positions(encoder, positions, self.rules)
+        planes, numbers = encode_positions(self.encoder_for(positions.width, positions.height), positions, self.rules)
         if names:
             numbers = np.concatenate([numbers, encode_profile(names, positions, self.server)], 1)
         return _Inputs(planes, numbers, allowed)
@@ -400,11 +395,7 @@ def unique_names(nets: Sequence[Net]) -> list[str]:
 
 
 def common_board(nets: Sequence[Net], board: str | None) -> tuple[int, int]:
-    """Return width and height of the boards that nets are asked about.
-
-    Args:
-        board: The size, such as "19x19"; None for the size that the first net was trained on.
-    """
+    """Return width and height of `board`, such as "19x19"; None is the size that the first net was trained on."""
     size = nets[0].board if board is None else parse_board(board)
     for net in nets:
         net.check_board(*size)

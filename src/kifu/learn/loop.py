@@ -72,11 +72,7 @@ class RunEnd(NamedTuple):
 
 @dataclass
 class TrainingState:
-    """The progress of a run, which checkpoints restore.
-
-    Attributes:
-        seconds: Time since the start, without the time between a stop and its resumption.
-    """
+    """The progress of a run, which checkpoints restore; `seconds` excludes the time from a stop to its resumption."""
 
     steps: int = 0
     positions: int = 0
@@ -308,8 +304,7 @@ class TrainingLoop:
         self._require_finite()
         means = mean_metrics(self._sum_processes(self.sums).tolist())
         self.sums.zero_()
-        elapsed = time.monotonic() - self.start - self.rate_start
-        rate = (self.state.positions - self.rate_positions) / max(elapsed, 1e-9)
+        rate = (self.state.positions - self.rate_positions) / max(time.monotonic() - self.start - self.rate_start, 1e-9)
         self._log({**self._base_row(), "rate": rate, **means})
         self.rate_start, self.rate_positions = time.monotonic() - self.start, self.state.positions
 

@@ -194,7 +194,6 @@ class Teachers:
     """The teachers of a recipe on one device."""
 
     def __init__(self, recipe: TrainingRecipe, games: TrainingGames, device: torch.device) -> None:
-        """Open the nets."""
         assert recipe.teacher is not None
         self._config, self._size, self._passes = recipe.teacher, recipe.size, recipe.positions.passes
         self._teach_value = not recipe.random_komi
@@ -235,8 +234,7 @@ class Teachers:
         planes, other = inputs
         if isinstance(teacher, Net):
             assert other is not None
-            positions = self._games.positions(planes.cpu().numpy().view(np.uint64), other.cpu().numpy())
-            found = teacher.evaluate(positions)
+            found = teacher.evaluate(self._games.positions(planes.cpu().numpy().view(np.uint64), other.cpu().numpy()))
             log_probs, value = (torch.from_numpy(array).to(self._device) for array in (found.log_probs, found.value))
             return log_probs, value
         net, backend = teacher

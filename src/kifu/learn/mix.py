@@ -101,15 +101,13 @@ def equal_weights(used: Sequence[bool]) -> Floats:
 def fit_weights(features: Floats32, observed: Floats, rows: Floats) -> Floats:
     """Return the table [R, n] of weights under which outcomes that occurred are the most likely.
 
-    The likelihood of a log-linear pool has one maximum, which Newton's method finds.
+    The likelihood of a log-linear pool has one maximum, which Newton's method finds. Raises FormatError if a net gives
+    an outcome that occurred a probability of 0 or NaN.
 
     Args:
         features: [N, M, n], log-probabilities of M outcomes by n nets; -inf for impossible ones.
         observed: [N, n], log-probabilities of the outcomes that occurred.
         rows: [N, R], see `design`.
-
-    Raises:
-        FormatError: A net gives an outcome that occurred a probability of 0 or NaN.
     """
     if not np.isfinite(observed).all():
         raise FormatError("a net gives a move that was played a probability of 0 or NaN")
@@ -147,11 +145,7 @@ def _prior(nets: int) -> tuple[Floats, Floats]:
 
 
 def fit_values(values: Floats, result: Floats, rows: Floats) -> Floats:
-    """Return the table [R, n] of weights of values with the least squared errors.
-
-    Args:
-        values: [N, n]; result: [N], 1, 0 or -1; rows: [N, R], see `design`.
-    """
+    """Return weights [R, n] of values [N, n] with least squared errors from results [N], 1, 0, -1; rows: `design`."""
     features = (rows[:, :, None] * values[:, None]).reshape(len(values), -1)
     mean, stiffness = (each.ravel() for each in _prior(values.shape[1]))
     curvature = features.T @ features + np.diag(stiffness)

@@ -231,13 +231,9 @@ def _describe_mix(path: Path) -> str:
 
 
 def check_net(name: str) -> None:
-    """Check the header of a net, or a network file of KataGo; packaged nets are not checked.
+    """Check the header of a net, named as for `open_net`, or a network file of KataGo; packaged nets are not checked.
 
-    Args:
-        name: A net, as for `open_net`.
-
-    Raises:
-        FormatError: The file is missing or not a net.
+    Raises FormatError if the file is missing or not a net.
     """
     if name in PACKAGED:
         return

@@ -208,13 +208,9 @@ def parse_metadata(path: Path, metadata: Mapping[str, str]) -> NetMetadata:
 
 @contextmanager
 def open_net_file(path: Path, framework: str) -> Iterator[Any]:
-    """Open a net's file in the safetensors format.
+    """Open a net's file in the safetensors format, with arrays of a framework, "pt" or "numpy".
 
-    Args:
-        framework: Of the arrays, "pt" or "numpy".
-
-    Raises:
-        FormatError: The file is missing, too large or not a net.
+    Raises FormatError if the file is missing, too large or not a net.
     """
     with missing_extras():
         from safetensors import SafetensorError, safe_open

@@ -231,9 +231,8 @@ class DenseNetwork(Network):
     ) -> None:
         """Create the layers.
 
-        Args:
-            hidden: Units of the hidden layer; None for one per point.
-            dropout: Share of the hidden units, and of the logits, that is set to zero during training.
+        `hidden` units, None for one per point; `dropout` is the share of these and of the logits set to zero in
+        training.
         """
         channels = layers[-1][0]
         super().__init__(config, channels)

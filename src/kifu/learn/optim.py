@@ -157,8 +157,7 @@ class EMA:
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def update(self, steps: int) -> None:
         """Include the module's values after a step, the number `steps` so far."""
-        keep = min(self._decay, (1 + steps) / (10 + steps))
-        torch._foreach_lerp_(self._average, self._current, 1 - keep)
+        torch._foreach_lerp_(self._average, self._current, 1 - min(self._decay, (1 + steps) / (10 + steps)))
 
     @contextlib.contextmanager
     def applied(self) -> Iterator[None]:

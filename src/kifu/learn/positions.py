@@ -88,8 +88,7 @@ class NetPositions(Positions):
         white = self.to_play == WHITE
         if self.ranks == (None, None):
             return self.conditions, self.game, white
-        conditions = self.conditions.take(self.game).with_ranks(white, *self.ranks)
-        return conditions, np.arange(len(self)), white
+        return self.conditions.take(self.game).with_ranks(white, *self.ranks), np.arange(len(self)), white
 
     @property
     def ratings(self) -> npt.NDArray[np.float32]:
@@ -198,8 +197,7 @@ class NetPositions(Positions):
             _offsets([len(stones) for stones, _ in setups]),
             np.array([np.count_nonzero(due == 0) for _, due in setups], np.uint16),
         )  # fmt: skip
-        plies = np.array([len(each) for each in moves], np.int64)
-        return cls.at(games, np.arange(len(moves)), plies, conditions)
+        return cls.at(games, np.arange(len(moves)), np.array([len(each) for each in moves], np.int64), conditions)
 
 
 def _concatenate(parts: Sequence[Words]) -> Words:

@@ -238,11 +238,10 @@ def make_net(
 ) -> Network:
     """Create a network, or one of an imported "module:Class", with random weights from torch's generator.
 
+    Raises RecipeError if a name is unknown, the network is too large, or it does not take these inputs.
+
     Args:
         rim: Rows and columns by which the planes extend beyond the board on each side.
-
-    Raises:
-        RecipeError: A name is unknown, the network is too large, or it does not take these inputs.
     """
     return _make_net(name, NetworkConfig(planes, width, height, rim, passes, heads, inputs), None)
 
@@ -256,11 +255,7 @@ def make_net_for(
     inputs: Sequence[str] = (),
     file: KataNetFile | None = None,
 ) -> Network:
-    """Create a network for the planes of an encoder and what it gives beside them; see `make_net`.
-
-    Args:
-        file: The layers and weights of a network of KataGo, instead of new ones.
-    """
+    """Create a network for an encoder, see `make_net`; `file` has layers and weights of KataGo instead of new ones."""
     size, plane_set = (encoder.width, encoder.height), encoder.plane_set
     config = NetworkConfig(
         encoder.planes, *size, plane_set.padding, passes, heads, inputs, numbers=len(plane_set.inputs)
@@ -419,11 +414,7 @@ def _fans(layer: nn.Module) -> tuple[int, int]:
 
 
 class LayerCount(NamedTuple):
-    """The size of one layer with weights.
-
-    Attributes:
-        flops: Floating-point operations of its convolution or matrix product for one position.
-    """
+    """The size of one layer with weights; `flops` are those of its convolution or matrix product for one position."""
 
     name: str
     kind: str

@@ -83,11 +83,7 @@ class LikelyMove(_Model):
 
 
 class ExampleAnswer(_Model):
-    """The prediction of a net for an example.
-
-    Attributes:
-        choice: Place of the move played among the moves, 1 for the most likely.
-    """
+    """The prediction of a net for an example; `choice` is the place of the move played, 1 for the most likely."""
 
     net: str
     probability: float

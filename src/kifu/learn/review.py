@@ -187,12 +187,8 @@ def search_problems(
 ) -> Iterator[tuple[int, Problem | None]]:
     """Return an iterator over row and problem of one game of a catalogue after another, in a random order.
 
-    Args:
-        games: [rows] bool, the games to search; None for all.
-        first: Place of the order to start at.
-
-    Raises:
-        RecipeError: The net has no points.
+    `games`, [rows] bool, are those to search, None for all; `first` is the place of the order to start at. Raises
+    RecipeError if the net has no points.
     """
     net = reviewer.net
     if not net.has_points:

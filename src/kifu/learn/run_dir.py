@@ -232,8 +232,6 @@ class _SavedState(BaseModel):
 
 
 class _Checkpoint(BaseModel):
-    """The contents of a checkpoint."""
-
     model_config = ConfigDict(**STRICT, arbitrary_types_allowed=True)
 
     state_dict: dict[str, torch.Tensor]

@@ -306,12 +306,7 @@ _STUDENT = (4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23)
 
 
 class Drift(NamedTuple):
-    """The drift of one measure.
-
-    Attributes:
-        spread: Standard deviation of the measure between windows.
-        interval: The value with the 95 % interval for another window.
-    """
+    """The drift of a measure: its standard deviation between windows, and its 95 % interval for another window."""
 
     spread: float
     interval: Interval
@@ -381,8 +376,7 @@ def score_moves(
 ) -> MoveScores:
     """Return the scores of the moves played; `advance` is called with the number of each batch.
 
-    Raises:
-        FormatError: A net returns NaN.
+    Raises FormatError if a net returns NaN.
     """
     scores, start = MoveScores.empty(len(positions)), 0
     moves = positions.move if len(positions) else np.empty(0, np.int64)

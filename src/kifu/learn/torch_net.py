@@ -28,11 +28,7 @@ _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 
 
 def net_bytes(module: Network, about: NetMetadata, games: npt.NDArray[np.uint64]) -> bytes:
-    """Return the contents of a net's file.
-
-    Args:
-        games: [K] uint64, canonical hashes of the games that it was trained on or validated with, in any order.
-    """
+    """Return a net's file. games: [K] uint64, canonical hashes of those trained or validated with, in any order."""
     tensors = {_WEIGHT_PREFIX + name: value.contiguous().cpu() for name, value in module.state_dict().items()}
     tensors[_GAMES] = torch.from_numpy(np.unique(games).view(np.int64))
     return with_checksum(save(tensors, {METADATA_KEY: room_for_checksum(about.model_dump_json())}))
@@ -46,13 +42,12 @@ def save_net(path: Path, module: Network, about: NetMetadata, games: npt.NDArray
 def read_net(path: Path, name: str, class_name: str | None = None, *, imported: bool = True) -> Net:
     """Return the net of a file in the safetensors format, see `kifu.learn.net.open_net`.
 
+    Raises FormatError if the file is not a net, or its weights do not fit its architecture.
+
     Args:
         name: Display name.
         class_name: Class of the network, "module:Class", which is imported; None for the one that the file names.
         imported: False permits a class whose module is not imported, so that the net can be described.
-
-    Raises:
-        FormatError: The file is not a net, or its weights do not fit its architecture.
     """
     with open_net_file(path, "pt") as file:
         about = parse_metadata(path, file.metadata())
@@ -69,8 +64,7 @@ def read_net(path: Path, name: str, class_name: str | None = None, *, imported: 
 
 def net_of(module: Network, about: NetMetadata, games: npt.NDArray[np.uint64], name: str) -> Net:
     """Return a network in torch as a net."""
-    parameters = sum(value.numel() for value in module.parameters())
-    return Net(about, games, name, module.any_size, parameters, lambda: module)
+    return Net(about, games, name, module.any_size, sum(value.numel() for value in module.parameters()), lambda: module)
 
 
 _OPTIONAL_WEIGHTS = {"value", "score", "ownership", "next", "globals", "pass_"}
@@ -80,10 +74,8 @@ _OPTIONAL_WEIGHTS = {"value", "score", "ownership", "next", "globals", "pass_"}
 def copy_weights(net: Net, network: Network, name: str, planes: str) -> None:
     """Copy the weights of a net into a network of the same architecture and planes.
 
-    Weights of heads, inputs or passes that the net lacks, or has with other shapes, stay as they are.
-
-    Raises:
-        RecipeError: The net has another architecture, other planes, or another board.
+    Weights of heads, inputs or passes that the net lacks, or has with other shapes, stay as they are. Raises
+    RecipeError if the net has another architecture, other planes, or another board.
     """
     about = net.about
     if (about.net, about.planes) != (name, planes):
@@ -155,5 +147,4 @@ def kata_net(file: KataNetFile) -> Net:
     config = NetworkConfig(
         KATAGO22.planes, about.width, about.height, 0, True, about.heads, about.inputs, len(KATAGO22.inputs)
     )
-    network = KataNetwork(config, file).eval()
-    return replace(net_of(network, about, np.empty(0, np.uint64), file.name), has_points=True)
+    return replace(net_of(KataNetwork(config, file).eval(), about, np.empty(0, np.uint64), file.name), has_points=True)

@@ -96,8 +96,7 @@ def train(
         earlier = _check_directory(directory, resume, overwrite) if is_first else None
         make_policy_module(recipe)  # raises before the games are read
         games = read_training_games(recipe, as_list(sources), as_list(validate), options.jobs)
-        inputs = {**games.inputs, "games": games.fingerprint()}
-        run = Run(recipe=recipe.to_dict(), inputs=inputs, counts=games.counts())
+        run = Run(recipe=recipe.to_dict(), inputs={**games.inputs, "games": games.fingerprint()}, counts=games.counts())
         if earlier and not resume:
             same = (earlier.state, earlier.recipe, earlier.inputs) == ("finished", run.recipe, run.inputs)
             if keep_output(directory, overwrite, same=same and earlier.versions == run.versions):

@@ -44,12 +44,7 @@ class GtpError(KifuError):
 
 @dataclass(slots=True)
 class AnalyzeRequest:
-    """The arguments of an analyze command.
-
-    Attributes:
-        interval: Seconds between two reports; None reports once.
-        max_moves: Maximum number of moves to report; None is unlimited.
-    """
+    """The arguments of an analyze command; `interval` is in seconds, None for one report; no `max_moves`: unlimited."""
 
     colour: int
     interval: float | None = None
@@ -258,11 +253,9 @@ _COLOUR_NAMES = {BLACK: "Black", WHITE: "White"}
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """A response of lines that goes on until the next command arrives.
+    """A response that goes on until the next command: endless `lines`, ever more complete.
 
-    Attributes:
-        lines: Endless; later lines are more complete.
-        interval: Seconds between lines; None takes the first one only.
+    `interval` is in seconds; None takes the first line only.
     """
 
     lines: Iterator[str]
@@ -335,8 +328,7 @@ class Engine:
     def run(self, name: str, words: list[str]) -> Answer:
         """Run a command and return its response.
 
-        Raises:
-            KifuError: The command failed; its text is the response after the question mark.
+        Raises KifuError if the command failed; its text is the response after the question mark.
         """
         command = COMMANDS.get(name)
         if command is None:

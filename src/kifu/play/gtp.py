@@ -26,11 +26,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 
 def read_lines(read: Callable[[int], bytes]) -> Iterator[str]:
-    """Yield the lines of a stream without their line feeds.
-
-    Args:
-        read: Return the bytes that are available, at most the given number; b"" at the end of the stream.
-    """
+    """Yield the lines of a stream, without line feeds; `read` returns at most so many bytes, and b"" at the end."""
     rest = b""
     while data := read(_MAX_LINE):
         *complete, rest = (rest + data).split(b"\n")

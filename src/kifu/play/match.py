@@ -90,14 +90,11 @@ def catalogue_openings(
     """Return up to `count` distinct openings, the first `moves` moves of games in a catalogue.
 
     Games qualify if they are kept, have that board size and no setup stones, and begin with that many moves of
-    alternating colours, without passes, all legal under the rules. The frequency of an opening does not matter.
-
-    Raises:
-        RecipeError: No game qualifies.
-        FormatError: The catalogue is invalid, see `kifu.corpus.catalogue.open_catalogue`.
+    alternating colours, without passes, all legal under the rules. The frequency of an opening does not matter. Raises
+    RecipeError if no game qualifies; FormatError if the catalogue is invalid, see
+    `kifu.corpus.catalogue.open_catalogue`.
     """
-    catalogue = open_catalogue(path)
-    firsts = [_first_moves(game_arrays(batch), size, moves) for batch in catalogue.batches(GAME_COLUMNS)]
+    firsts = [_first_moves(game_arrays(batch), size, moves) for batch in open_catalogue(path).batches(GAME_COLUMNS)]
     lines = np.concatenate([np.empty((0, moves), np.int64), *firsts])
     legal = (opening for opening in _distinct(lines, size, seed) if _is_legal(opening, size, rules))
     openings = list(itertools.islice(legal, count))
@@ -394,8 +391,7 @@ class _MatchRunner:
     def save(self) -> None:
         """Write match.json; the records of all its games exist by then."""
         self.results.games.sort(key=lambda game: game.game)
-        content = Match(self.results, 0).content()
-        write_file(self.output / RESULTS, (json.dumps(content, indent=1) + "\n").encode())
+        write_file(self.output / RESULTS, (json.dumps(Match(self.results, 0).content(), indent=1) + "\n").encode())
 
     def record(self, played: PlayedGame, outcome: GameOutcome) -> bytes:
         """Return the game as SGF, without a date, so that equal games are equal bytes."""

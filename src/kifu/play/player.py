@@ -45,11 +45,7 @@ class GameSession:
     def __init__(
         self, width: int = 19, height: int | None = None, *, rules: Rules = CHINESE, komi: float = DEFAULT_KOMI
     ) -> None:
-        """Start with an empty board, square if `height` is None.
-
-        Raises:
-            GameError: A side is not within 1 to 25.
-        """
+        """Start with an empty board, square if `height` is None. Raises GameError if a side is not within 1 to 25."""
         self.board = Board(width, height, rules=rules)
         self.moves: list[int] = []
         self.komi, self._stated_handicap = komi, 0
@@ -61,14 +57,10 @@ class GameSession:
     def from_game(
         cls, game: Game, ply: int, *, rules: Rules = CHINESE, default_komi: float = DEFAULT_KOMI
     ) -> GameSession:
-        """Return a session at the position before move `ply` of a recorded game.
+        """Return a session at the position before move `ply` of a game, with `default_komi` if it has none.
 
-        Args:
-            default_komi: The komi if the record has none.
-
-        Raises:
-            IllegalMove: An earlier move is illegal under these rules.
-            GameError: The game was dropped by the reader.
+        Raises IllegalMove if an earlier move is illegal under these rules; GameError if the game was dropped by the
+        reader.
         """
         if game.drop:
             raise GameError(f"a dropped game has no positions: {game.drop.reason}")
@@ -82,11 +74,7 @@ class GameSession:
         return session
 
     def with_rules(self, rules: Rules) -> GameSession:
-        """Return the same game under other rules.
-
-        Raises:
-            IllegalMove: A move is illegal under them.
-        """
+        """Return the same game under other rules. Raises IllegalMove if a move is illegal under them."""
         game = copy(self)
         game.moves = self.moves.copy()
         game._replay(rules)
@@ -139,20 +127,12 @@ class GameSession:
         return 2 if last == [True, True] else int(last[-1:] == [True])
 
     def play(self, move: int, colour: int) -> None:
-        """Play a move of that colour.
-
-        Raises:
-            IllegalMove: The move is illegal; the session is unchanged.
-        """
+        """Play a move of that colour. Raises IllegalMove if the move is illegal; the session is unchanged."""
         self.board.play(move, colour)
         self.moves.append(move | (WHITE_BIT if colour == WHITE else 0))
 
     def undo(self) -> None:
-        """Take back the last move.
-
-        Raises:
-            GameError: No move has been played.
-        """
+        """Take back the last move. Raises GameError if no move has been played."""
         if not self.moves:
             raise GameError("no move to take back")
         self.moves.pop()
@@ -161,21 +141,13 @@ class GameSession:
         self._replay(self.board.rules)
 
     def place_handicap(self, points: Sequence[int]) -> None:
-        """Place black handicap stones; White moves first.
-
-        Raises:
-            GameError: The board is not empty.
-        """
+        """Place black handicap stones; White moves first. Raises GameError if the board is not empty."""
         if not self.is_empty:
             raise GameError("handicap stones must be placed before the first move")
         self.set_up(points, [], WHITE)
 
     def set_up(self, black: Sequence[int], white: Sequence[int], to_play: int) -> None:
-        """Place stones on the empty board of a new session.
-
-        Raises:
-            GameError: A chain would have no liberties.
-        """
+        """Place stones on the empty board of a new session. Raises GameError if a chain would have no liberties."""
         self.board.setup(black=black, white=white)
         self._setup = np.array([*black, *(point | WHITE_BIT for point in white)], np.uint16)
         self._setup_ply = np.zeros(len(self._setup), np.uint16)
@@ -218,25 +190,17 @@ _MAX_DEAD = -0.5
 
 
 class NetEvaluator:
-    """A net that evaluates the positions of a game for a player.
-
-    Attributes:
-        has_value: True if evaluations have a value.
-        has_points: True if evaluations have ownership and score.
-    """
+    """A net that evaluates a player's positions: with a value if `has_value`, ownership and score if `has_points`."""
 
     def __init__(
         self, net: Net, *, rules: str = "", rating: float | None = None, opponent: float | None = None
     ) -> None:
-        """Prepare a net.
+        """Prepare a net. Raises RecipeError if a rank is given for a net that does not take ranks.
 
         Args:
             rules: Name of the rules, as in records; their scoring is an input of some nets. "" is unknown.
             rating: Rating (`kifu.Rank.rating`) of the side to move; None is unknown.
             opponent: Rating of its opponent; None is unknown.
-
-        Raises:
-            RecipeError: A rank is given for a net that does not take ranks.
         """
         net.check_ranks(rating, opponent)
         self._net, self._rules, self._ranks = net, rules, (rating, opponent)
@@ -282,13 +246,12 @@ class Player:
     ) -> None:
         """Create a player.
 
+        Raises RecipeError if an option is out of range, or `resign` is given for an evaluator without a value.
+
         Args:
             temperature: 0 plays the most probable move; otherwise moves are sampled from policy ** (1 / temperature).
             resign: Winning probability, from 0 to 1; the player resigns at its third move in a row with less. None
                 never resigns.
-
-        Raises:
-            RecipeError: An option is out of range, or `resign` is given for an evaluator without a value.
         """
         if not 0 <= temperature <= 100:
             raise RecipeError(f"temperature must be within 0 to 100, got {temperature}")
@@ -454,8 +417,7 @@ def score_points(board: Board, dead: Mask, *, territory: bool = False) -> tuple[
     for region, touched in cleared.empty_regions():
         if len(touched) == 1:
             owners[region] = next(iter(touched))
-    counted = owners[cleared.stones.ravel() == EMPTY] if territory else owners
-    points = np.bincount(counted, minlength=3)
+    points = np.bincount(owners[cleared.stones.ravel() == EMPTY] if territory else owners, minlength=3)
     if territory:
         points[BLACK] += removed[WHITE] + board.captures[BLACK]
         points[WHITE] += removed[BLACK] + board.captures[WHITE]

@@ -41,10 +41,7 @@ def parse_command(text: str, rules: str = "chinese") -> list[str]:
     """Return the program and arguments of a command line.
 
     A net (a run directory, a .safetensors, .onnx or .bin.gz file, or a packaged one) stands for `kifu gtp --net NET`
-    with the rules.
-
-    Raises:
-        RecipeError: The text is not a command line, or the program was not found.
+    with the rules. Raises RecipeError if the text is not a command line, or the program was not found.
     """
     net = [sys.executable, "-P", "-m", "kifu.cli", "gtp", "--net", text, "--rules", rules]
     if text.isprintable() and _is_net(text):
@@ -77,27 +74,18 @@ class GtpProcess(PipedProcess):
     """
 
     def __init__(self, command: Sequence[str], stop: threading.Event | None = None) -> None:
-        """Start a program.
+        """Start a program, see `parse_command`. Once `stop` is set, `ask` raises MatchCancelledError.
 
-        Args:
-            command: Program and arguments, see `parse_command`.
-            stop: Once set, `ask` raises MatchCancelledError.
-
-        Raises:
-            ProcessError: The program could not be started.
+        Raises ProcessError if the program could not be started.
         """
         super().__init__(command)
         self._stop = stop or threading.Event()
 
     def ask(self, command: str, timeout: float) -> str:
-        """Send a command and return the text of its "=" response.
+        """Send a command and return the text of its "=" response, which must be complete in `timeout` seconds.
 
-        Args:
-            timeout: Seconds until the response must be complete.
-
-        Raises:
-            ProcessError: The program failed, timed out or refused the command.
-            MatchCancelledError: `stop` was set.
+        Raises ProcessError if the program failed, timed out or refused the command; MatchCancelledError if `stop` was
+        set.
         """
         self._reject_unsolicited()
         deadline = time.monotonic() + timeout
@@ -237,8 +225,6 @@ class _Loss(Exception):  # noqa: N818 - control flow, not an error
 
 @dataclass
 class _RefereedGame:
-    """A game in progress."""
-
     rules: MatchRules
     seats: dict[int, _Seat]
     board: Board
@@ -258,8 +244,7 @@ class _RefereedGame:
 def set_up(program: GtpProcess, rules: MatchRules, timeout: float) -> None:
     """Set up an empty board; `timeout` is that of the first command.
 
-    Raises:
-        ProcessError: The program failed or refused a command.
+    Raises ProcessError if the program failed or refused a command.
     """
     program.ask(f"boardsize {rules.size}", timeout)
     program.ask("clear_board", rules.move_seconds)
@@ -277,6 +262,8 @@ def play_game(
 ) -> tuple[GameOutcome, dict[int, bytes]]:
     """Start two programs and let them play one game.
 
+    Raises CancelledError if `stop` was set. Faults of the programs raise nothing; they lose the game.
+
     Args:
         black: Command of Black's program, see `kifu.play.referee.parse_command`.
         opening: First moves as points, colours alternating, legal under the rules.
@@ -284,9 +271,6 @@ def play_game(
 
     Returns:
         The outcome, and by colour the end of the program's standard error.
-
-    Raises:
-        CancelledError: `stop` was set. Faults of the programs raise nothing; they lose the game.
     """
     programs: dict[int, GtpProcess] = {}
     try:
@@ -294,8 +278,7 @@ def play_game(
             for colour, command in ((BLACK, black), (WHITE, white)):
                 programs[colour] = GtpProcess(command, stop)
         except ProcessError as error:
-            loss = _Loss(colour, error.fault, error.reason)
-            return _lost_outcome(loss, [], (0.0, 0.0)), {}
+            return _lost_outcome(_Loss(colour, error.fault, error.reason), [], (0.0, 0.0)), {}
         seats = {colour: _Seat(colour, program) for colour, program in programs.items()}
         game = _RefereedGame(rules, seats, Board(rules.size, rules=Rules.named(rules.ruleset)), on_move)
         outcome = _play(game, opening, scorer, stop)

@@ -160,11 +160,7 @@ def _signed(number: float) -> str:
 
 @dataclass(frozen=True)
 class Match(Report):
-    """A match so far; `str()` is its summary.
-
-    Attributes:
-        fresh: Number of games played by this run.
-    """
+    """A match so far; `str()` is its summary. `fresh` is the number of games played by this run."""
 
     results: Results
     fresh: int
@@ -237,10 +233,8 @@ def score_games(games: Sequence[PlayedGame], black: PlayerLabel | None) -> Match
 def resume_results(output_dir: Path, current: Results) -> Results:
     """Return the results stored in a directory, or `current` if there are none.
 
-    Raises:
-        SourceError: match.json cannot be read.
-        FormatError: match.json is invalid.
-        RecipeError: match.json belongs to a match with other settings.
+    Raises SourceError if match.json cannot be read; FormatError if match.json is invalid; RecipeError if match.json
+    belongs to a match with other settings.
     """
     path = output_dir / RESULTS
     if not path.exists():

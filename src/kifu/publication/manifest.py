@@ -73,11 +73,7 @@ class PublishedSplit:
 
 @dataclass(frozen=True, slots=True)
 class Duplicates:
-    """Kept games that equal another kept game, or are its beginning (`kifu.corpus.duplicates`).
-
-    Attributes:
-        other: The split of the game that stands for them.
-    """
+    """Kept games that equal another kept game, of split `other`, or are its beginning (`kifu.corpus.duplicates`)."""
 
     split: str
     other: str
@@ -87,15 +83,7 @@ class Duplicates:
 
 @dataclass(frozen=True, slots=True)
 class AuditedPair:
-    """Games and positions that two splits share, see docs/audit.md.
-
-    Attributes:
-        second: Name of the second split.
-        first_games: Games of the first split that are in the second.
-        second_games: Games of the second split that are in the first.
-        first_positions: Positions of the first split that occur in the second.
-        second_positions: Positions of the second split that occur in the first.
-    """
+    """Games and positions of the first split that occur in the second one, and the reverse; see docs/audit.md."""
 
     first: str
     second: str

@@ -276,13 +276,9 @@ def _compare(
 
 
 def write_changes(previous: str, old: _Splits, new: _Splits, kind: str, output: AtomicFile, bar: Progress) -> Changes:
-    """Compare the files of two versions by DuckDB, in bounded memory, and write changes.parquet.
+    """Compare the files of two versions, by split, with DuckDB, in bounded memory, and write changes.parquet.
 
-    Args:
-        old: The files of each split of the previous version.
-
-    Raises:
-        MissingExtra: DuckDB is not installed.
+    Raises MissingExtra if DuckDB is not installed.
     """
     import duckdb
 

@@ -524,7 +524,6 @@ class _FolderStream:
         self.position = 0
 
     def close(self) -> None:
-        """End the process of the decoder, if it has one."""
         for decoder in self._decoder.chain:
             if isinstance(decoder, PpmdProcess):
                 decoder.close()
@@ -737,8 +736,6 @@ def count_sevenzip_blocks(file: RandomFile, block_bytes: int) -> int:
 
 
 class _Reader:
-    """Reads the records of an archive, in its order."""
-
     def __init__(self, file: RandomFile, records: _Records) -> None:
         self._file, self._records = file, records
         self._folder = -1

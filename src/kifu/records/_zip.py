@@ -317,8 +317,7 @@ def _listed_blocks(
         status = _list_records(_read(file, position, stop), stop == end, base, file.size, state, indexes, listed)
         position += int(state[_POSITION])
         left_out += Counter() if indexes else count_listed(others[: state[_OTHERS]])
-        rows_of_kind = table[: state[_ROWS]]
-        for rows in _portions(rows_of_kind[:, [_SIZE, _PACKED]].max(1), block_bytes):
+        for rows in _portions(table[: state[_ROWS]][:, [_SIZE, _PACKED]].max(1), block_bytes):
             offset = name_offset[rows.start : rows.stop + 1]
             ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(table[rows, _SIZE])])
             yield (

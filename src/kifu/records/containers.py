@@ -208,8 +208,7 @@ class _MemoryFile(BytesIO):
 def memory_blocks(data: bytes, name: str) -> Iterator[RecordBlock]:
     """Yield the records of a file in memory, as `blocks` does; of its name only the extension has an effect.
 
-    Raises:
-        SourceError: The file is empty, damaged or of an unknown kind.
+    Raises SourceError if the file is empty, damaged or of an unknown kind.
     """
     ending = re.search(r"\.[a-z]{1,6}\Z", name.lower())
     path = Path("the file" + (ending[0] if ending else ""))

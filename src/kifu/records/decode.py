@@ -203,11 +203,7 @@ def _decode_value(parsed: ParsedBlock, f: int, g: int, codec: str) -> bytes:
 def _buffers(
     text_fields: TextFields, f: int, blank: _Mask, replacements: Mapping[int, bytes]
 ) -> list[pa.Buffer | None]:
-    """Return the buffers of an Arrow array of field f: validity, offsets, data.
-
-    Args:
-        blank: [G] True where it is null.
-    """
+    """Return the buffers of an Arrow array of field f: validity, offsets, data. blank: [G] True where it is null."""
     size = np.where(blank, 0, text_fields.stop[f] - text_fields.start[f])
     replaced = np.zeros(len(size), np.uint8)
     for g, value in replacements.items():

@@ -448,15 +448,10 @@ def _find_others(
     doubtful_only: bool,
     is_other: npt.NDArray[np.bool_],
 ) -> None:
-    """Find the members that are no records by their names and contents.
+    """Find the members that are no records by their names and contents: is_other, [K] bool.
 
-    Args:
-        data: [N] uint8, the members.
-        start: [K] int64, start of each member.
-        stop: [K] int64, end of each member.
-        drop: [K] uint8; members with a reason are not judged.
-        name_offset: [K + 1] int64, start and end of each name.
-        is_other: [K] bool, filled in.
+    data: [N] uint8, with the members at start and stop: [K] int64; name_offset: [K + 1] int64, of their names; drop:
+    [K] uint8, members with a reason are not judged.
     """
     for k in range(len(start)):
         end = _without_compression(names, name_offset[k], name_offset[k + 1])
@@ -516,5 +511,4 @@ def count_kinds(names: Iterable[bytes]) -> Counter[str]:
 
 def count_listed(others: Bytes) -> Counter[str]:
     """Return the number of members in a list of `list_other`, by `left_out_kind`."""
-    entries = others.tobytes().split(b"\0")[:-1]
-    return Counter(_REASONS.get(entry) or left_out_kind(entry[1:]) for entry in entries)
+    return Counter(_REASONS.get(entry) or left_out_kind(entry[1:]) for entry in others.tobytes().split(b"\0")[:-1])

@@ -134,16 +134,11 @@ class Game:
             >>> for colour, point in game.plays():
             ...     board.play(point, colour)
         """
-        colours = np.where(self.moves & WHITE_BIT, WHITE, BLACK)
-        return zip(colours.tolist(), (self.moves & POINT_MASK).tolist())
+        return zip(np.where(self.moves & WHITE_BIT, WHITE, BLACK).tolist(), (self.moves & POINT_MASK).tolist())
 
     @property
     def size(self) -> int:
-        """The side of a square board. Rectangular boards only have width and height.
-
-        Raises:
-            GameError: The board is rectangular.
-        """
+        """The side of a square board. Raises GameError for rectangular ones, which only have width and height."""
         if self.width != self.height:
             raise GameError(f"a board of {self.width} x {self.height} has no single size; use width and height")
         return self.width
@@ -412,11 +407,7 @@ def make_game(
     handicap: int | None = None,
     **properties: str | None,
 ) -> Game:
-    """Return a game that was not read from a record.
-
-    Args:
-        properties: Root properties, such as KM; None for unknown ones.
-    """
+    """Return a game that was not read from a record. properties: root properties, such as KM; None for unknown ones."""
     return Game(
         width=width, height=height, moves=moves, setup=setup, setup_ply=setup_ply, to_play=to_play, handicap=handicap,
         root_setup=int((setup_ply == 0).sum()), record=make_record(width, height, handicap, properties),

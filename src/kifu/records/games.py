@@ -82,8 +82,7 @@ class RecordBlock:
 
     def name(self, k: int) -> str:
         """Return the name of member k for display: UTF-8, with other bytes escaped."""
-        raw = self.names[self.name_offset[k] : self.name_offset[k + 1]].tobytes()
-        return utf8_name(raw)
+        return utf8_name(self.names[self.name_offset[k] : self.name_offset[k + 1]].tobytes())
 
     def part(self, first: int, last: int) -> RecordBlock:
         """Return a block of members `first` to `last` - 1, without `left_out`. Nothing but offsets is copied."""
@@ -301,8 +300,7 @@ def concat(parts: Sequence[GameArrays]) -> GameArrays:
 
 
 def _concat_offsets(parts: list[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
-    counts = [np.zeros(1, np.int64)] + [np.diff(part) for part in parts]
-    return np.cumsum(np.concatenate(counts))
+    return np.cumsum(np.concatenate([np.zeros(1, np.int64)] + [np.diff(part) for part in parts]))
 
 
 _NO_GAMES = GameArrays(**{name: np.zeros(int(name.endswith("offset")), dtype) for name, dtype in ARRAYS.items()})

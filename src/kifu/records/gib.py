@@ -317,8 +317,7 @@ def _komi(values: Mapping[str, str]) -> str:
 def _date(values: Mapping[str, str]) -> str:
     texts = [text for key in ("GAMEDATE", "GDATE", "C") if (text := values.get(key))]
     dates = (parse_date(text.replace(":", "-")) for text in texts)
-    days = (date.first.isoformat() for date in dates if date and date.first)
-    return next(days, texts[0] if texts else "")
+    return next((date.first.isoformat() for date in dates if date and date.first), texts[0] if texts else "")
 
 
 _TIMES = tuple(

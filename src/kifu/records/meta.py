@@ -297,10 +297,8 @@ class Overtime:
 def parse_overtime(text: str) -> Overtime | None:
     """Parse an overtime, such as "5x30 byo-yomi", "25/300 Canadian", "10 fischer", "30秒3回" or "25 stones in 5 min".
 
-    Amounts without a unit are in seconds. A main time may precede it, "20m 3x30s".
-
-    Returns:
-        None for any other text; also for a number alone, whose meaning is unclear.
+    Amounts without a unit are in seconds. A main time may precede it, "20m 3x30s". Returns None for any other text, and
+    for a number alone, whose meaning is unclear.
     """
     text = normalize(text)
     if cgoban := _CGOBAN.fullmatch(text):
@@ -319,11 +317,7 @@ def _plain_overtime(text: str) -> Overtime | None:
 
 
 def parse_main_before(overtime: str) -> float | None:
-    """Parse the main time in an overtime, as DGS writes it: "14 days + 1 day per move and 10 extra periods".
-
-    Returns:
-        Minutes; None for any other text.
-    """
+    """Return main minutes in an overtime of DGS, "14 days + 1 day per move and 10 extra periods"; None without."""
     return next((minutes for minutes, _ in _split_limit(normalize(overtime))), None)
 
 

@@ -636,9 +636,7 @@ def _read_moves(
 ) -> tuple[GameArrays, _Seconds]:
     """Return games with the moves and the initial stones of the objects, and the seconds of each move or NaN, [M].
 
-    Args:
-        rows: [G, COLUMNS], the objects, completed.
-        headers: [G] The rest of each object.
+    rows: [G, COLUMNS], the objects, completed; headers: [G], the rest of each object.
     """
     text = bytearray()
     rows[:, _INPUTS] = [_moves_input(row, header, text) for row, header in zip(rows.tolist(), headers)]

@@ -120,7 +120,6 @@ def write_olf(
         territory: [T] uint16, as in `ParsedBlock`.
         territory_offset: [G + 1] int64.
     """
-    stones = np.where(games.handicap == NO_HANDICAP, 0, games.handicap)
     columns = [
         _format_column(_date_text, fields.date.view("int32"), fields.year),
         _format_column(_name_text, fields.black),
@@ -131,7 +130,7 @@ def write_olf(
         _format_column(_time_text, fields.main_minutes),
         _format_column(_result_text, fields.winner, fields.ending, fields.margin),
         _format_column(lambda komi: "?" if komi is None else _number_text(komi), fields.komi),
-        _format_column(_handicap_text, stones),
+        _format_column(_handicap_text, np.where(games.handicap == NO_HANDICAP, 0, games.handicap)),
     ]
     texts = [text for spellings, _ in columns for text in spellings]
     first = np.cumsum([0, *(len(spellings) for spellings, _ in columns)])

@@ -32,8 +32,7 @@ def parse_block(block: RecordBlock, index: TygemIndex | None) -> Iterator[Parsed
         return
     formats = {kind: record_format for record_format in RECORD_FORMATS.values() for kind in record_format.kinds}
     kinds = detect(block)
-    cuts = [0, *(np.flatnonzero(np.diff(kinds)) + 1).tolist(), len(kinds)]
-    for first, last in pairwise(cuts):
+    for first, last in pairwise([0, *(np.flatnonzero(np.diff(kinds)) + 1).tolist(), len(kinds)]):
         if kinds[first] == TYGEM_INDEX:
             continue
         part = block if last - first == len(block) else block.part(first, last)

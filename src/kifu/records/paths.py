@@ -109,7 +109,6 @@ class _Store:
         return str(getattr(error, "strerror", None) or first_line(error))
 
     def info(self) -> Info:
-        """Request the metadata of the file or folder."""
         return dict(self._call(lambda: self._files.info(self._path)))
 
     def files(self) -> list[tuple[str, Info]]:
@@ -126,7 +125,6 @@ class _Store:
         ]
 
     def get(self, path: Path, size: int) -> None:
-        """Write the content of a file of a known size to a local path."""
         from fsspec.callbacks import Callback
 
         def check(_: object, received: int, **_options: object) -> None:

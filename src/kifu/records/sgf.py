@@ -110,11 +110,7 @@ def find_text(data: Bytes, i: Int, stop: Int, text: tuple[int, ...]) -> Int:
 
 @inline_kernel
 def find_game_type(data: Bytes, i: Int, stop: Int) -> tuple[Int, Int]:
-    """Locate the value of gtype in a root comment of KataGo.
-
-    Returns:
-        (start, end), equal without gtype; (0, 0) for a comment that has no startTurnIdx.
-    """
+    """Locate gtype's value in a root comment of KataGo: (start, end), equal if missing; (0, 0) without startTurnIdx."""
     if find_text(data, i, stop, _START) < 0:
         return 0, 0
     at = find_text(data, i, stop, _TYPE)
@@ -213,8 +209,7 @@ def scan_properties(block: RecordBlock, one_move: bool = False) -> tuple[GameArr
     games = to_game_arrays(block, rows, out.moves, out.setup, out.setup_ply)
     found = out.properties[: out.state[scanner.PROPERTIES]]
     root, charset = rows[:, scanner.ROOT_END].copy(), rows[:, scanner.CHARSET].copy()
-    offset = np.append(0, rows[:, scanner.PROPERTY_END])
-    return games, Properties(found, offset, root, games.start, games.stop, charset)
+    return games, Properties(found, np.append(0, rows[:, scanner.PROPERTY_END]), root, games.start, games.stop, charset)
 
 
 @kernel
@@ -251,11 +246,9 @@ def new_output(block: RecordBlock, rows: int, moves: int, setup: int, properties
 
 
 def find_pieces(block: RecordBlock, piece_bytes: int, games: int) -> Iterator[RecordBlock]:
-    """Split a block of one SGF member between games, by scanning it. Nothing is copied.
+    """Split a block of one SGF member, not a dropped one, between games, by scanning it. Nothing is copied.
 
-    Args:
-        block: The block. The member must not be dropped.
-        piece_bytes: Bytes after which a piece ends with its last game.
+    A piece ends with its last game after `piece_bytes`.
     """
     moves, properties = (
         piece_bytes // 3 + MAX_MOVES + 2,
@@ -273,8 +266,7 @@ def find_pieces(block: RecordBlock, piece_bytes: int, games: int) -> Iterator[Re
         if piece is not None and state[scanner.GAMES] > 0:  # what follows the last game belongs to its piece
             yield replace(piece, stop=np.array([position], np.int64))
         if piece is None or state[scanner.GAMES] > 0:
-            carry = MemberPiece(first_game, budget, size)
-            piece = replace(block, start=np.array([position], np.int64), piece=carry)
+            piece = replace(block, start=np.array([position], np.int64), piece=MemberPiece(first_game, budget, size))
         position, first_game, budget = (
             int(state[k]) for k in (scanner.POSITION, scanner.IN_MEMBER, scanner.MEMBER_BUDGET)
         )
@@ -339,8 +331,7 @@ def root_properties(record: bytes) -> dict[str, tuple[bytes, ...]]:
     the values of all its occurrences. Those of `GAME_INFO` that the root lacks follow from later nodes of the main
     line. Only the first 65,536 values are read. {} if there is no game.
     """
-    data = as_array(record)
-    return root_of(data, scan_properties(as_block([record]))[1], 0)
+    return root_of(as_array(record), scan_properties(as_block([record]))[1], 0)
 
 
 def root_of(data: Bytes, properties: Properties, g: int) -> dict[str, tuple[bytes, ...]]:
@@ -428,9 +419,7 @@ def plain_properties(properties: Mapping[str, Sequence[bytes]], codec: str) -> d
 def make_record(width: int, height: int, handicap: int | None, properties: Mapping[str, str | None]) -> bytes:
     """Return a record of a root only, without stones and moves, for a game from another format than SGF.
 
-    Args:
-        handicap: HA; None if unknown.
-        properties: As for `text_properties`.
+    `handicap` is HA, None if unknown; properties are as for `text_properties`.
     """
     return format_root(width, height, text_properties(handicap, properties)) + b")"
 
@@ -448,11 +437,7 @@ def text_properties(handicap: int | None, properties: Mapping[str, str | None]) 
 
 
 def format_root(width: int, height: int, properties: Mapping[str, Sequence[str]]) -> bytes:
-    """Return the root of a record, up to its stones.
-
-    Args:
-        properties: Name -> values in canonical form.
-    """
+    """Return the root of a record, up to its stones. properties: name -> values in canonical form."""
     size = str(width) if width == height else f"{width}:{height}"
     text = "".join(name + "".join(f"[{value}]" for value in values) for name, values in properties.items())
     return f"(;FF[4]GM[1]CA[UTF-8]SZ[{size}]{text}".encode("utf-8", "replace")

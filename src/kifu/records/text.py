@@ -199,9 +199,7 @@ def _mostly_decodes(text: bytes, codec: str) -> bool:
 def _rate(text: bytes, more: bytes) -> dict[str, float]:
     """Return the mean rating of all characters by each candidate in which a text is valid.
 
-    Args:
-        text: The text.
-        more: Further text, which counts if it is valid in a double-byte candidate too.
+    `more` is further text, which counts if it is valid in a double-byte candidate too.
     """
     valid = [codec for codec in _CANDIDATES if decodes(text, codec)]
     both = [codec for codec in valid if decodes(more, codec)] if more else []
@@ -211,13 +209,9 @@ def _rate(text: bytes, more: bytes) -> dict[str, float]:
 
 
 def detect_codec(text: bytes, more: bytes = b"") -> str:
-    """Return Python's codec for text without a usable CA.
+    """Return Python's codec for text without a usable CA, given further text of the record, see `_rate`.
 
     Never fails: text that fits no character set is read as UTF-8 with replacement characters.
-
-    Args:
-        text: The text.
-        more: Further text of the record, see `_rate`.
     """
     if decodes(text, "utf_8"):
         return "utf_8"
@@ -233,8 +227,7 @@ def detect_codec(text: bytes, more: bytes = b"") -> str:
     if score > 0.1:
         return best
     # In Latin text three accented letters hardly ever stand side by side.
-    cyrillic = re.search("[\u0410-\u044f]{3}", text.decode("cp1251", "replace"))
-    single_byte = "cp1251" if cyrillic else "cp1252"
+    single_byte = "cp1251" if re.search("[\u0410-\u044f]{3}", text.decode("cp1251", "replace")) else "cp1252"
     return single_byte if decodes(text, single_byte) else best
 
 
@@ -244,11 +237,7 @@ def _is_single_byte(codec: str) -> bool:
 
 
 def keeps_utf8(ca: bytes | None) -> bool:
-    """Return whether text that is valid UTF-8 is certain to be read as UTF-8 under this CA.
-
-    Args:
-        ca: The value of CA; None if it is missing.
-    """
+    """Return whether text that is valid UTF-8 is certain to be read as UTF-8 under this CA, None if it is missing."""
     codec = codec_named(ca) if ca else None
     return codec is None or codec == "utf_8" or _is_single_byte(codec)
 
@@ -385,13 +374,11 @@ class Programs:
     """Name patterns of Go programs: * matches any characters, ? one, [0-9] one of a set.
 
     A pattern matches whole names, ignoring case, spaces, _ and -; but one of these before a *, ? or [ has to be there,
-    in any of the three forms. After =, a pattern is a name as it is spelled, with its case.
+    in any of the three forms. After =, a pattern is a name as it is spelled, with its case. Raises RecipeError if a
+    pattern has fewer than two letters or digits, as it would match nearly every name.
 
     Args:
         patterns: Each with the reason why such a name is a program's after a #, if it is not obvious.
-
-    Raises:
-        RecipeError: A pattern has fewer than two letters or digits, as it would match nearly every name.
     """
 
     def __init__(self, patterns: Iterable[str]) -> None:

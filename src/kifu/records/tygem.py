@@ -93,11 +93,7 @@ class TygemIndex:
 
 
 def read_tygem_index(data: Bytes) -> TygemIndex:
-    """Return the rows of an index. Never fails: lines that are not rows are counted.
-
-    Args:
-        data: [N] uint8.
-    """
+    """Return the rows of an index. Never fails: lines that are not rows are counted. data: [N] uint8."""
     capacity = len(data) // _SHORTEST_ROW + 1
     ids, start, stop = (np.empty(capacity, np.int64) for _ in range(3))
     rows, bad = _index_rows(data, ids, start, stop)
@@ -110,10 +106,8 @@ def load_index(containers: Sequence[AnyPath]) -> TygemIndex | None:
     """Return all index files among the containers as one index; None if there are none.
 
     Index files are recognized by name, .index, ignoring case: files, also in .gz, .bz2 or .xz, and members of .zip
-    archives. Tar archives are not searched, as that would require reading them whole.
-
-    Raises:
-        SourceError: One of the files cannot be read or is damaged, or all together are larger than 256 MiB.
+    archives. Tar archives are not searched, as that would require reading them whole. Raises SourceError if one of the
+    files cannot be read or is damaged, or all together are larger than 256 MiB.
     """
     parts: list[Bytes] = []
     size = 0
@@ -246,11 +240,7 @@ def _read_lines(
 ) -> None:
     """Read the line of each row.
 
-    Args:
-        data: [N] uint8, the members.
-        stop: [K] int64, end of each member.
-        rows: Those of `line_rows`.
-        moves: [M] uint16, filled.
+    data: [N] uint8, the members; stop: [K] int64, their ends; rows: as of `line_rows`; moves: [M] uint16, filled.
     """
     count = 0
     for g in range(len(rows)):
@@ -330,11 +320,8 @@ def _index_rows(
 ) -> tuple[Int, Int]:
     """List the rows of an index.
 
-    Args:
-        data: [N] uint8, the text.
-        ids: [R] int64, filled: the games' numbers. R is one entry per `_SHORTEST_ROW` bytes of data.
-        start: [R] int64, filled: start of each row.
-        stop: [R] int64, filled: end of each row.
+    data: [N] uint8, the text. ids, start and stop: [R] int64, filled with the games' numbers and the ends of the rows;
+    R is one entry per `_SHORTEST_ROW` bytes of data.
     """
     rows, bad = 0, 0
     i = raw.skip_bom(data, 0, len(data))
@@ -364,12 +351,8 @@ def _index_spans(
 ) -> None:
     """Locate the text fields of each row.
 
-    Args:
-        data: [N] uint8, the text.
-        row_start: [G] int64, start of each row.
-        row_stop: [G] int64, end of each row; empty rows have no text fields.
-        start: [len(FIELDS), G] int64, zeros, filled.
-        stop: [len(FIELDS), G] int64, zeros, filled.
+    data: [N] uint8, the text. row_start, row_stop: [G] int64; empty rows have no text fields. start, stop:
+    [len(FIELDS), G] int64, zeros, filled.
     """
     for g in range(len(row_start)):
         i, end = row_start[g], row_stop[g]

@@ -88,8 +88,7 @@ def is_data_set(path: Path) -> bool:
 def describe_catalogue(path: Path) -> str:
     """Return counts, hash and origin of a catalogue as text. Every row is read and checked.
 
-    Raises:
-        FormatError: The catalogue is invalid, or its rows differ from its metadata.
+    Raises FormatError if the catalogue is invalid, or its rows differ from its metadata.
     """
     catalogue = open_catalogue(path)
     drops, formats, archives, boards = (Counter[str]() for _ in range(4))
@@ -266,8 +265,7 @@ def describe_row(path: Path, row: int) -> str:
     height, width = example.colours.shape
     board = Board(width, height)
     board.setup(*(np.flatnonzero(example.colours == c).tolist() for c in (BLACK, WHITE)))
-    stones = np.count_nonzero(example.colours)
-    count = counted(int(stones), "stone")
+    count = counted(int(np.count_nonzero(example.colours)), "stone")
     plays = "" if example.label is None else f" and plays {to_gtp(example.label, width, height)}"
     mover = f"X is to move{plays}" if example.mover_is_x else f"X is black; the next move is{plays[10:]}"
     lines = [*str(board).splitlines(), f"row {row}: {mover}; {count}"]

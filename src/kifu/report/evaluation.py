@@ -153,8 +153,7 @@ def page(evaluation: EvalResults) -> str:
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
         finalize=lambda value: printable(value) if type(value) is str else value,
     )  # fmt: skip
-    template = environment.from_string(asset("evaluation.html").read_text("utf-8"))
-    return template.render(
+    return environment.from_string(asset("evaluation.html").read_text("utf-8")).render(
         evaluation=evaluation,
         measures=MEASURES,
         titles=TITLES,
@@ -263,9 +262,7 @@ def _score(net: NetScores) -> Score:
 def compare(results: Sequence[BenchmarkResults]) -> str:
     """Return a Markdown page with one table for each set: all nets, the best likelihood first, incomplete results last.
 
-    Raises:
-        RecipeError: There are no results.
-        FormatError: Results refer to different lists of games by one name.
+    Raises RecipeError if there are no results; FormatError if results refer to different lists of games by one name.
     """
     if not results:
         raise RecipeError("no results to compare")

@@ -20,12 +20,7 @@ from kifu.records.paths import AnyPath
 
 @dataclass(frozen=True, slots=True)
 class SelectedGame:
-    """A game selected from a container or catalogue.
-
-    Attributes:
-        plies: Default number of moves to show.
-        remarks: Lines about its origin and drop reason.
-    """
+    """A game of a container or catalogue; `plies` moves are shown by default. `remarks`: its origin and drop reason."""
 
     game: Game
     plies: int
@@ -35,8 +30,7 @@ class SelectedGame:
 def find_game(path: AnyPath, number: int) -> SelectedGame:
     """Return game `number`, from 1, of a container or catalogue.
 
-    Raises:
-        GameError: There are fewer games, or the game of a container was dropped.
+    Raises GameError if there are fewer games, or the game of a container was dropped.
     """
     if isinstance(path, Path) and is_catalogue(path):
         return _find_row(path, number)
@@ -88,13 +82,9 @@ def _last_and_next(game: Game, plies: int) -> tuple[int | None, int | None]:
 
 
 def describe_position(selected: SelectedGame, move: int | None) -> str:
-    """Return a position as text below the game's headline; a dropped game has a headline only.
+    """Return a position, after `move` moves or all legal ones, as text below the game's headline.
 
-    Args:
-        move: Number of moves played; None for all legal ones.
-
-    Raises:
-        GameError: The game has fewer moves.
+    A dropped game has a headline only. Raises GameError if the game has fewer moves.
     """
     game = selected.game
     head = [str(game), *selected.remarks, ""]

@@ -79,8 +79,7 @@ def _manifest_line(manifest: Manifest | None) -> str:
 def inspect_dat(path: Path) -> list[str]:
     """Read a whole dat1 or dat2 file, once per hash and once for its planes, and return lines of text.
 
-    Raises:
-        FormatError: It is damaged, has stones of several kinds on a point, or differs from its manifest.
+    Raises FormatError if it is damaged, has stones of several kinds on a point, or differs from its manifest.
     """
     with Dat(path) as dat:
         labels = np.zeros(361, np.int64)
@@ -150,8 +149,7 @@ def _hashes(path: Path) -> tuple[str, str]:
 def inspect_examples(path: Path) -> list[str]:
     """Read every row of a data set of examples, and return counts and checks as lines of text.
 
-    Raises:
-        FormatError: It is damaged, or its files differ from those that its manifest lists.
+    Raises FormatError if it is damaged, or its files differ from those that its manifest lists.
     """
     format = detect_format(path)
     if format is None:
@@ -200,8 +198,7 @@ def _label_line(label: LabelSpec) -> str:
 def _inspect_katago(format: Format, data: KataNpz) -> list[str]:
     """Check all training rows and return a summary as lines of text.
 
-    Raises:
-        FormatError: For a damaged file, or the first row that train.py could not use or that contradicts itself.
+    Raises FormatError for a damaged file, or the first row that train.py could not use or that contradicts itself.
     """
     games = np.empty((0, 2), np.uint64)
     boards: Counter[str] = Counter()
@@ -339,8 +336,7 @@ def _rank(level: int) -> str:
 def inspect_tokens(path: Path) -> list[str]:
     """Read all games of a tokens@1 directory, and return counts, checks and the beginning of a game as lines of text.
 
-    Raises:
-        FormatError: It is damaged, or its files differ from those that its manifest lists.
+    Raises FormatError if it is damaged, or its files differ from those that its manifest lists.
     """
     data = open_tokens(path)
     tokenizer, names = data.tokenizer, data.tokenizer.names

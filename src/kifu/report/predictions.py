@@ -30,14 +30,13 @@ def predict_move(
 ) -> tuple[int, Evaluation]:
     """Return the number of moves before a position of a game, and its evaluation.
 
+    Raises GameError if there is no such move; RecipeError if the net does not support the board size, or does not take
+    ranks.
+
     Args:
         move: Number of moves to play before; None for all, or as many as are legal.
         rating: Rating (`kifu.Rank.rating`) of the side to move; None for the player's own.
         opponent: Rating of its opponent; None for the opponent's own.
-
-    Raises:
-        GameError: There is no such move.
-        RecipeError: The net does not support the board size, or does not take ranks.
     """
     plies = shown.plies if move is None else move
     board_after(shown.game, plies)

@@ -182,12 +182,7 @@ def _player(name: str | None, rank: str | None) -> str:
 
 
 def view_hits(searcher: Searcher, hits: Hits, games: Bools | None, years: str | None) -> View:
-    """Return the view of the hits of a pattern.
-
-    Args:
-        games: The games searched; None for all.
-        years: The continuation to count by year, or "all".
-    """
+    """Return the view of hits in `games`, None for all. `years` is the continuation to count by year, or "all"."""
     pattern, drawing, continuations = hits.pattern, hits.drawing, hits.continuations()
     colours = " (colours as in the pattern)" if pattern.both_colours else ""
     totals = [f"{counted(len(hits), 'hit')} in {hits.games:,} of {_count_games(searcher, games)}"]
@@ -243,14 +238,10 @@ def _find_years(
 def find_continuations(
     drawing: Drawing, pattern: Pattern, continuations: Sequence[Continuation], move: str
 ) -> list[Continuation]:
-    """Return the continuations by a letter or name of a move.
+    """Return the continuations by a letter of the drawing, the name of a point, or "pass" or "none".
 
-    Args:
-        move: A letter of the drawing, the name of a point, or "pass" or "none". Both colours match, and points that a
-            symmetry of the pattern maps to each other.
-
-    Raises:
-        RecipeError: There is no such continuation.
+    Both colours match, and points that a symmetry of the pattern maps to each other. Raises RecipeError if there is no
+    such continuation.
     """
     wanted = {point for point, letter in drawing.letters(continuations).items() if letter == move.upper()}
     if not wanted:

@@ -55,11 +55,7 @@ class TimeLimitError(KifuError):
 
 @dataclass(frozen=True, slots=True)
 class Download:
-    """A file instead of JSON.
-
-    Attributes:
-        name: The name under which a browser saves it.
-    """
+    """A file instead of JSON, which a browser saves as `name`."""
 
     data: bytes
     media_type: str
@@ -90,12 +86,8 @@ class WorkerPool:
     async def run(self, work: Callable[[Deadline], Any], deadline: Deadline | None = None) -> Any:
         """Run work in a thread and return its result.
 
-        Args:
-            deadline: Its time starts with the work; `Deadline.end` ends it earlier.
-
-        Raises:
-            BusyError: Too many wait, or the server stops.
-            TimeLimitError: The deadline ended before the work began.
+        The time of the deadline starts with the work; `Deadline.end` ends it earlier. Raises BusyError if too many
+        wait, or the server stops; TimeLimitError if the deadline ended before the work began.
         """
         if self._limiter.statistics().tasks_waiting >= self.waiting:
             raise BusyError("the server is busy; try again later")
@@ -125,7 +117,6 @@ class Deadline:
     """The end of the time of a request."""
 
     def __init__(self, seconds: float = 60.0) -> None:
-        """Start the time."""
         self._interrupts: list[Callable[[], object]] = []
         self._ended = False
         self.seconds = seconds

@@ -44,14 +44,7 @@ _MAX_VALUES = 20
 
 
 class ListParams(PlayedParams):
-    """A page of the list of games.
-
-    Attributes:
-        sort: The column to sort by; "" keeps the order of the catalogue.
-        descending: Sort in descending order.
-        first: Number of games before the page.
-        count: Number of games on the page.
-    """
+    """A page of the list of games: `count` after the first `first`; an empty `sort` keeps the catalogue's order."""
 
     sort: Literal["", "black", "white", "date", "result", "moves", "event", "rating"] = ""
     descending: bool = False
@@ -67,11 +60,7 @@ class GameParams(Params):
 
 
 class PositionsParams(CatalogueParams):
-    """Games of a catalogue.
-
-    Attributes:
-        rows: Rows of the games, from 0, joined by commas.
-    """
+    """Games of a catalogue; `rows` are their numbers from 0, joined by commas."""
 
     rows: str = Field(max_length=100, pattern=r"^[0-9]{1,12}(,[0-9]{1,12})*$")
 
@@ -209,12 +198,10 @@ def game_info(game: Game) -> dict[str, Any]:
 def read_upload(data: bytes, name: str, deadline: Deadline) -> dict[str, Any]:
     """Return the games of a file in any format that `kifu ingest` reads, also of an archive.
 
+    Raises RecordError if there is no game; SourceError if the file is empty, damaged or of an unknown kind.
+
     Returns:
         {"games": [`upload_game`], "more": True if there are more than `_MAX_UPLOADED` games}.
-
-    Raises:
-        RecordError: There is no game.
-        SourceError: The file is empty, damaged or of an unknown kind.
     """
     games: list[dict[str, Any]] = []
     room = _MAX_TREES
@@ -326,9 +313,7 @@ def show_game(site: Site, params: GameParams) -> dict[str, Any]:
 def download_game(site: Site, params: GameParams) -> Download:
     """Return a game of a catalogue as an SGF record.
 
-    Raises:
-        NotFoundError: There is no such game.
-        KifuError: It cannot be written as SGF.
+    Raises NotFoundError if there is no such game; KifuError if it cannot be written as SGF.
     """
     (record,), (failure,) = rows_to_sgf(_record(site, params))
     if failure:

@@ -39,24 +39,16 @@ Komi = Annotated[float | None, Field(ge=-1000, le=1000, allow_inf_nan=False)]
 
 
 class LineParams(Params):
-    """A line under rules of legal moves.
-
-    Attributes:
-        rules: A name of `Rules.named`.
-    """
+    """A line under rules of legal moves, see `Rules.named`."""
 
     line: Line
     rules: ShortText = "records"
 
 
 class NetParams(Params):
-    """A net and the conditions that it is given.
+    """A net, by its number from 0, and the conditions that it is given.
 
-    Attributes:
-        net: Number of the net, from 0.
-        komi: Points for White; None if unknown.
-        rules: The rules as in records; "" if unknown.
-        year: Year of the game; None if unknown.
+    `komi` is in points for White, `rules` are spelled as in records; None and "" are unknown.
     """
 
     line: Line
@@ -73,12 +65,7 @@ class NetParams(Params):
 
 
 class ReviewParams(NetParams):
-    """A game that a net reviews.
-
-    Attributes:
-        black_rank: Rank of Black, such as "3d"; "" if unknown.
-        first: The first position of an analysis: the number of moves before it.
-    """
+    """A game that a net reviews; ranks such as "3d" or "". An analysis starts at the position after `first` moves."""
 
     black_rank: ShortText = ""
     white_rank: ShortText = ""
@@ -91,12 +78,7 @@ class ReviewParams(NetParams):
 
 
 class PredictParams(ReviewParams):
-    """A position of a line.
-
-    Attributes:
-        ply: Number of moves before the position.
-        ownership: Return the ownership of points.
-    """
+    """The position of a line after `ply` moves; `ownership` asks for that of the points, too."""
 
     ply: int = Field(0, ge=0, le=MAX_MOVES)
     ownership: bool = False
@@ -184,8 +166,7 @@ def analyse(site: Site, params: ReviewParams, deadline: Deadline) -> dict[str, A
     count = MAX_COMPARED if reviewer.net.has_points else 1
     rows: list[list[Any]] = []
     for start in range(params.first, total, _BATCH):
-        plies = range(start, min(start + _BATCH, total))
-        for each in compare_moves(reviewer, game, plies, params.ratings, count):
+        for each in compare_moves(reviewer, game, range(start, min(start + _BATCH, total)), params.ratings, count):
             played, best = _played(each.before, each.played), next(iter(each.after), None)
             share = None if best is None else each.before.probability(best) or None
             rows.append([*(played or _NONE), *_black(each.best), best, share, each.loss(each.played)])
@@ -195,11 +176,7 @@ def analyse(site: Site, params: ReviewParams, deadline: Deadline) -> dict[str, A
 
 
 class ProblemsParams(CorpusParams):
-    """A search for problems in a choice of games.
-
-    Attributes:
-        first: Number of games that were searched before.
-    """
+    """A search for problems in a choice of games; `first` is the number of those that were searched before."""
 
     net: int = Field(0, ge=0, le=1000)
     seed: int = Field(0, ge=0, le=2**31)
@@ -236,11 +213,7 @@ _RESIGN = 0.05
 
 
 class StartParams(Params):
-    """A new game.
-
-    Attributes:
-        handicap: Handicap stones on the fixed points, see `max_handicap`.
-    """
+    """A new game; the stones of a `handicap` are on the fixed points, see `max_handicap`."""
 
     net: int = Field(0, ge=0, le=1000)
     size: int = Field(19, ge=2, le=MAX_SIZE)
@@ -248,13 +221,7 @@ class StartParams(Params):
 
 
 class PlayParams(NetParams):
-    """A request for a move.
-
-    Attributes:
-        rank: Rank of the player to move, such as "3d"; "" if unknown.
-        temperature: As for `Player`.
-        seed: Seed of the sampling; None for a random one.
-    """
+    """A request for a move of a player of a `rank` such as "3d" or "". `temperature` and `seed` are as for `Player`."""
 
     rank: ShortText = ""
     opponent: ShortText = ""
@@ -264,12 +231,9 @@ class PlayParams(NetParams):
 
 
 class ScoreParams(NetParams):
-    """A finished game.
+    """A finished game, to be scored by `rules` (`Rules.named`) with `komi` points for White.
 
-    Attributes:
-        komi: Points for White.
-        rules: A name of `Rules.named`.
-        dead: Points of dead stones; None for those that are dead by the net's ownership, if it has it.
+    `dead` are the points of dead stones; None for those that are dead by the net's ownership, if it has it.
     """
 
     rules: ShortText = "chinese"
@@ -293,8 +257,7 @@ class RecordParams(Params):
 def start(site: Site, params: StartParams) -> dict[str, Any]:
     """Return the `Line.to_json` of a new game.
 
-    Raises:
-        RecipeError: The net does not support the board, or the board not the handicap.
+    Raises RecipeError if the net does not support the board, or the board not the handicap.
     """
     size, stones = params.size, params.handicap
     site.net(params.net).net.check_board(size, size)
@@ -366,14 +329,9 @@ def save_record(params: RecordParams) -> Download:
 
 
 class PlanesParams(Params):
-    """A position and a plane set.
+    """The position after `ply` moves, and the full name of a published plane set; others would have to be compiled.
 
-    Attributes:
-        ply: Number of moves before the position.
-        planes: Full name of a published plane set; others would have to be compiled on request.
-        black_rank: Rank of Black, such as "3d"; "" if unknown.
-        rules: The rules as in records; "" if unknown.
-        komi: Points for White; None if unknown.
+    Ranks such as "3d", komi in points for White, and rules as in records; "" and None are unknown.
     """
 
     line: Line
@@ -393,14 +351,13 @@ def plane_sets() -> list[dict[str, Any]]:
 def encode_position(params: PlanesParams) -> dict[str, Any]:
     """Return the planes of a position as `kifu.encode` makes them.
 
+    Raises NotFoundError if there is no such plane set; GameError if the position has no legal move, or the plane set
+    does not support it.
+
     Returns:
         {"name", "title", "first_row", "padding"} of the plane set, see `PlaneSet`; "features": [{"name", "definition",
         "planes": their number}]; "planes": [{"name": description, "values": [H, W]}]; "inputs": [{"name", "value"}],
         the numbers beside.
-
-    Raises:
-        NotFoundError: There is no such plane set.
-        GameError: The position has no legal move, or the plane set does not support it.
     """
     plane_set = PLANE_SETS.get(params.planes)
     if plane_set is None:
@@ -445,7 +402,6 @@ def nets_routes(site: Site) -> list[Route]:
     """Return the routes of this module."""
 
     def show_line(params: LineParams, deadline: Deadline) -> dict[str, Any]:
-        """Return `Line.to_json`."""
         return params.line.to_json(Rules.named(params.rules))
 
     return [

@@ -93,13 +93,7 @@ _MAX_TEXT = 4000
 
 
 class SearchParams(CorpusParams):
-    """A search for a pattern.
-
-    Attributes:
-        first: Number of hits before the page.
-        count: Number of hits on the page.
-        every: List all hits of each game instead of its first one.
-    """
+    """A search for a pattern: `count` hits after the first `first`; `every` lists all of a game, not only the first."""
 
     pattern: Annotated[str, Field(min_length=1, max_length=_MAX_TEXT)]
     first: int = Field(0, ge=0, le=10**9)
@@ -108,11 +102,7 @@ class SearchParams(CorpusParams):
 
 
 class PatternParams(PositionParams):
-    """A pattern in text notation, or the region around the last move of a position.
-
-    Attributes:
-        pattern: The text; "" for the region.
-    """
+    """A pattern in text notation, or if that is "", the region around the last move of a position."""
 
     pattern: Annotated[str, Field(max_length=_MAX_TEXT)] = ""
 
@@ -121,15 +111,13 @@ class SearchResults:
     """The latest results of searches, for many threads."""
 
     def __init__(self) -> None:
-        """Start without results."""
         self._kept: OrderedDict[tuple[int, Filter, str], Hits] = OrderedDict()
         self._lock = threading.Lock()
 
     def find(self, corpus: Corpus, number: int, chosen: Filter, pattern: Pattern, deadline: Deadline) -> Hits:
         """Search for a pattern, or return the result of an equal search.
 
-        Raises:
-            RecipeError: The pattern occurs too often.
+        Raises RecipeError if the pattern occurs too often.
         """
         key = number, chosen, format_pattern(pattern)
         with self._lock:
@@ -167,11 +155,10 @@ def search(site: Site, results: SearchResults, params: SearchParams, deadline: D
     """Return the counts of a pattern, its continuations, and a page of hits."""
     corpus = site.corpus(params.corpus)
     hits = results.find(corpus, params.corpus, params.chosen, parse_pattern(params.pattern), deadline)
-    counts = _counts_json(hits, hits.continuations())
     return {
         "pattern": pattern_json(hits.pattern),
         "hits": len(hits),
-        **counts,
+        **_counts_json(hits, hits.continuations()),
         "page": _page(corpus.searcher, hits, params),
     }
 

@@ -74,8 +74,7 @@ class Line(Params):
     def board(self, ply: int | None = None) -> Board:
         """Return the board after `ply` moves, by default after all.
 
-        Raises:
-            GameError: There are fewer moves, or a move or setup stone is impossible.
+        Raises GameError if there are fewer moves, or a move or setup stone is impossible.
         """
         if ply is not None and ply > len(self.moves):
             raise GameError(f"ply must be 0 to {len(self.moves)}, got {ply}")
@@ -92,14 +91,9 @@ class Line(Params):
         return tuple(np.array(each, np.uint16) for each in (self.moves, self.setup, self.setup_ply))  # type: ignore[return-value]
 
     def to_game(self, handicap: int | None = None, **properties: str | None) -> Game:
-        """Return the line as a game.
+        """Return the line as a game with HA and root properties, such as KM; None for unknown ones.
 
-        Args:
-            handicap: HA; None if unknown.
-            properties: Root properties of the record, such as KM; None for unknown ones.
-
-        Raises:
-            GameError: Setup does not match.
+        Raises GameError if setup does not match.
         """
         moves, setup, setup_ply = self.arrays()
         placed = setup_ply <= len(moves)
@@ -190,11 +184,7 @@ class PlayedParams(CorpusParams):
 
 
 class Played(NamedTuple):
-    """Games in which a position occurs.
-
-    Attributes:
-        games: A row for each game, ascending, with the columns of `kifu.search.results.HITS`: its first occurrence.
-    """
+    """Games in which a position occurs: of each, ascending, the first occurrence, as in `kifu.search.results.HITS`."""
 
     line: Line
     games: pa.Table
@@ -207,9 +197,7 @@ class Played(NamedTuple):
 def find_played(corpus: Corpus, params: PlayedParams, deadline: Deadline) -> Played | None:
     """Return the games in which the position of the parameters occurs, with the next move; None for all games.
 
-    Raises:
-        GameError: A move is impossible.
-        RecipeError: There is no such game.
+    Raises GameError if a move is impossible; RecipeError if there is no such game.
     """
     if not params.position:
         return None
@@ -232,24 +220,21 @@ def first_occurrences(corpus: Corpus, line: Line, games: Bools | None, deadline:
     """Return the first hit of the final position of a line in each of some games, by default of all."""
     pattern = board_position(line.board()).to_pattern(both_colours=False)
     hits = corpus.searcher.find(pattern, games, progress=deadline.progress).table
-    row = hits["row"].to_numpy()
-    return hits.take(np.flatnonzero(np.diff(row, prepend=-1)))
+    return hits.take(np.flatnonzero(np.diff(hits["row"].to_numpy(), prepend=-1)))
 
 
 def position_line(corpus: Corpus, params: PositionParams) -> Line:
     """Return the line to a position.
 
-    Raises:
-        GameError: A move is impossible, or the game has fewer moves.
-        RecipeError: There is no such game, or there are too many moves.
+    Raises GameError if a move is impossible, or the game has fewer moves; RecipeError if there is no such game, or
+    there are too many moves.
     """
     if params.game is None:
         width, height = map(int, (params.board or "19x19").split("x"))
         line = Line.model_validate({"width": width, "height": height})
     else:
         line = Line.of_arrays(corpus.searcher.moves(params.game), params.ply)
-    board = line.board()
-    colour, moves = board.to_play, list(line.moves)
+    colour, moves = line.board().to_play, list(line.moves)
     for letter, point in re.findall("([BW]?)([a-y]{2}|--)", params.moves):
         colour = _COLOURS.get(letter, colour)
         move = parse_sgf("" if point == "--" else point, line.width, line.height)

@@ -247,11 +247,7 @@ class _Protocol(H11Protocol):
 
 
 class SiteServer(uvicorn.Server):
-    """A server of one application.
-
-    Attributes:
-        signal: The last signal that ended it; 0 without one.
-    """
+    """A server of one application; `signal` is the last signal that ended it, 0 without one."""
 
     signal = 0
 
@@ -306,12 +302,10 @@ class SiteServer(uvicorn.Server):
 def listen(host: str, port: int) -> socket.socket:
     """Return a socket that listens at an address. port: 0 takes a free one.
 
-    Raises:
-        RecipeError: That is impossible, for example because another program listens there.
+    Raises RecipeError if that is impossible, for example because another program listens there.
     """
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, _, _, _, address = found[0]
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         listener = socket.socket(family, socket.SOCK_STREAM)
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -342,11 +336,7 @@ _FEW = '"row" < 100'
 
 
 def create_app(site: Site, access: Access, failed: Callable[[str, Exception], object] = log_failure) -> Starlette:
-    """Return the ASGI application of a site.
-
-    Args:
-        failed: Is called with method and path of a request, and the unexpected exception that it raised.
-    """
+    """Return the ASGI application of a site; `failed` gets a request's method and path, and an unexpected exception."""
     assets = {path.name: path.read_bytes() for path in files("kifu").joinpath("assets", "web").iterdir()}
 
     async def about(request: Request) -> Response:

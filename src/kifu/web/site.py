@@ -143,13 +143,9 @@ class GameTable:
         self._lock = threading.Lock()
 
     def query(self, sql: str, deadline: Deadline, found: pa.Table | None = None) -> list[tuple[Any, ...]]:
-        """Run one SELECT statement over the table `summaries` and return its rows.
+        """Return the rows of one SELECT statement over the table `summaries` and, if given, `found`.
 
-        Args:
-            found: Another table, which the statement may read as `found`.
-
-        Raises:
-            RecipeError: It is invalid.
+        Raises RecipeError if it is invalid.
         """
         with self._database.cursor() as cursor, deadline.interrupting(cursor.interrupt):
             if found is not None:
@@ -159,9 +155,8 @@ class GameTable:
     def condition(self, chosen: Filter, deadline: Deadline) -> str:
         """Return the SQL condition of a filter.
 
-        Raises:
-            RecipeError: Its `sql` is not a condition, or not one that is bounded, see `Database.require_bounded`.
-            TimeLimitError: That takes too long to find out.
+        Raises RecipeError if its `sql` is not a condition, or not one that is bounded, see `Database.require_bounded`;
+        TimeLimitError if that takes too long to find out.
         """
         found = chosen.conditions()
         if chosen.sql.strip():
@@ -282,14 +277,13 @@ class Site:
     ) -> None:
         """Open all of them.
 
+        Raises FormatError if a file is not a catalogue, not a net or not a report; RecipeError if no catalogue is
+        given.
+
         Args:
             nets: Nets as for `open_net`; None for the packaged net.
             reports: Files that `kifu evaluate`, `kifu benchmark` and `kifu audit` wrote with `--json`.
             records: The archives and folders that the catalogues were made from.
-
-        Raises:
-            FormatError: A file is not a catalogue, not a net or not a report.
-            RecipeError: No catalogue is given.
         """
         if not catalogues:
             raise RecipeError("at least one catalogue is required")
@@ -351,8 +345,7 @@ class Site:
     def about(self) -> dict[str, Any]:
         """Return catalogues and nets as JSON values; "nets" is None until all are open.
 
-        Raises:
-            KifuError: A net could not be opened.
+        Raises KifuError if a net could not be opened.
         """
         return {
             "corpora": [

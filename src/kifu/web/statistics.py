@@ -38,13 +38,7 @@ _UNREADABLE = ", ".join(quoted(DropReason(reason).name.lower()) for reason in RE
 
 
 class DroppedParams(CatalogueParams):
-    """A page of the list of dropped games.
-
-    Attributes:
-        reason: Only games with this drop reason; "" for all.
-        first: Number of games before the page.
-        count: Number of games on the page.
-    """
+    """A page of the list of games dropped for a `reason` ("" for any): `count` of them after the first `first`."""
 
     reason: str = Field("", pattern="^[a-z_]{0,40}$")
     first: int = Field(0, ge=0, le=10**9)
@@ -52,12 +46,7 @@ class DroppedParams(CatalogueParams):
 
 
 class ClusterParams(CatalogueParams):
-    """A page of the list of clusters of duplicates.
-
-    Attributes:
-        first: Number of clusters before the page.
-        count: Number of clusters on the page.
-    """
+    """A page of the list of clusters of duplicates: `count` of them after the first `first`."""
 
     first: int = Field(0, ge=0, le=10**9)
     count: int = Field(20, ge=1, le=100)
@@ -192,8 +181,7 @@ def _read_record(path: AnyPath, entry: int, index: int, deadline: Deadline) -> b
     for block in blocks(path):
         deadline.check()
         for k in np.flatnonzero(block.member == entry).tolist():
-            part = block.part(k, k + 1)
-            for parsed in parse_block(part, None):
+            for parsed in parse_block(block.part(k, k + 1), None):
                 for g in np.flatnonzero(parsed.index == index).tolist():
                     start, stop = parsed.games.start[g], parsed.games.stop[g]
                     span = (start, stop) if start < stop else (block.start[k], block.stop[k])
@@ -212,11 +200,7 @@ _MAX_SHARED = 200
 
 
 class ReportParams(Params):
-    """A report.
-
-    Attributes:
-        report: Number of the report, from 0.
-    """
+    """A report, by its number from 0."""
 
     report: int = Field(ge=0, le=10_000)
 
@@ -238,8 +222,7 @@ def show_report(site: Site, params: ReportParams, deadline: Deadline) -> dict[st
     values = report.values
     if report.kind == "evaluation":
         found = _find_games(site, _NAME, [quoted(each["location"]) for each in values["examples"]], deadline)
-        examples = [each | {"game": found.get((each["location"],))} for each in values["examples"]]
-        values = values | {"examples": examples}
+        values = values | {"examples": [each | {"game": found.get((each["location"],))} for each in values["examples"]]}
     elif report.kind == "audit":
         values = values | {"pairs": [_link_pair(site, pair, deadline) for pair in values["pairs"]]}
     return {"name": report.name, "kind": report.kind, "values": values}

@@ -37,7 +37,6 @@ REPOSITORY = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def kgs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of two archives of 12 games each."""
     folder = tmp_path_factory.mktemp("kgs")
     archive(folder, records(12, 1), year=2001)
     archive(folder, records(12, 2), year=2002)

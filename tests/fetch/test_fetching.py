@@ -73,7 +73,6 @@ def fetch(site: Site, into: Path, dates: str | None = None, policy: RetryPolicy 
 
 
 def fetch_one(site: Site, into: Path, **options: object):
-    """Fetch only the archive NAME."""
     return fetch(site, into, "2006", **options)
 
 

@@ -38,7 +38,6 @@ class Tried(NamedTuple):
 
 
 def damage(draw: random.Random, data: bytearray, pieces: Sequence[bytes]) -> bytes:
-    """Return the data with some bytes replaced by pieces or noise."""
     for _ in range(draw.randint(0, 8)):
         at = draw.randint(0, len(data))
         noise = draw.choice([b"", draw.randbytes(draw.randint(1, 4)), draw.choice(pieces)])

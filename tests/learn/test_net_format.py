@@ -49,13 +49,11 @@ def test_threads_of_openmp(value: str, threads: int | None, monkeypatch: pytest.
 
 @pytest.fixture(scope="module")
 def good(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """The bytes of a net with all heads, from three games."""
     path = tmp_path_factory.mktemp("nets") / "good.safetensors"
     return tiny_net(path, passes=True, heads=("value", "ownership"), games=GAMES).read_bytes()
 
 
 def split(data: bytes) -> tuple[dict[str, Any], bytes]:
-    """Header, without its checksum, and arrays, by the card of the format."""
     length = struct.unpack("<Q", data[:8])[0]
     header = re.sub(rb',\\"kifu-blake3\\":\\"[0-9a-f]{64}\\"', b"", data[8 : 8 + length])
     return json.loads(header), data[8 + length :]
@@ -67,7 +65,6 @@ def joined(header: dict[str, Any], body: bytes) -> bytes:
 
 
 def refused(tmp_path: Path, data: bytes) -> str:
-    """The one line that is said of a file of these bytes."""
     path = tmp_path / "bad.safetensors"
     path.write_bytes(data)
     with pytest.raises(FormatError) as caught:

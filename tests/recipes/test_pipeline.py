@@ -263,6 +263,7 @@ FOREIGN = {
     "no JSON": lambda dat, manifest: replaced(manifest, lambda data: data[:-20]),
     "other games": lambda dat, manifest: replaced(manifest, lambda data: data.replace(b'"games":1', b'"games":2')),
     "a foreign manifest": lambda dat, manifest: (manifest.write_bytes(b"mine"), dat.unlink()),
+    "a folder": lambda dat, manifest: (manifest.unlink(), manifest.mkdir()),
 }
 SPOILS = {
     "no file": lambda dat, manifest: dat.unlink(),
@@ -322,14 +323,6 @@ def test_another_recipe_or_index_is_built_anew(source, tmp_path):
         assert tree(over) == tree(mine / str(k))
         assert again.manifest == built.manifest
     assert again.manifest == first.manifest
-
-
-def test_a_folder_where_the_manifest_belongs(source, tmp_path):
-    (built,) = make(source, tmp_path)
-    manifest_path(built.path).unlink()
-    manifest_path(built.path).mkdir()
-    with pytest.raises(OutputError, match=r"\.dat exists and is not an intact output of kifu"):
-        make(source, tmp_path)
 
 
 # What a bad game or archive costs

@@ -74,13 +74,7 @@ def _bits(values: Iterable[bool]) -> bytes:
 def streams(
     packed: Sequence[int], folders: Sequence[tuple[bytes, int, Sequence[int]]], checksums: Sequence[int] | None = None
 ) -> bytes:
-    """Return the description of packed streams.
-
-    Args:
-        packed: Their sizes.
-        folders: Coder, size and sizes of the members of each.
-        checksums: Of all members; None leaves them out.
-    """
+    """Return the description of packed streams of these sizes. folders: coder, size, and sizes of members of each."""
     text = b"\x06\0" + number(len(packed)) + b"\x09" + b"".join(map(number, packed)) + b"\0"
     text += b"\x07\x0b" + number(len(folders)) + b"\0" + b"".join(b"\1" + coder for coder, _, _ in folders)
     text += b"\x0c" + b"".join(number(size) for _, size, _ in folders) + b"\0"

@@ -66,15 +66,7 @@ class Answer:
 
 @dataclass
 class ServedSite:
-    """A server that runs in a thread.
-
-    Attributes:
-        url: Its address, without a slash at the end.
-        site: What it serves.
-        server: The server.
-        failures: The unexpected exceptions of requests so far.
-        routes: Starlette's routes.
-    """
+    """A server that runs in a thread. `url` has no slash at the end; failures: unexpected exceptions of requests."""
 
     url: str
     site: Site
@@ -129,12 +121,7 @@ class ServedSite:
 
 @contextmanager
 def serving(site: Site, access: Callable[[int], Access] = Access.local) -> Iterator[ServedSite]:
-    """Serve a site on a free port while the context is open, then close it. Unexpected exceptions of requests fail.
-
-    Args:
-        site: The site.
-        access: Return the accepted requests for the port.
-    """
+    """Serve a site on a free port while the context is open, then close it. Unexpected exceptions of requests fail."""
     listener = listen("127.0.0.1", 0)
     port = listener.getsockname()[1]
     failures: list[Exception] = []

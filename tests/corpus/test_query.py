@@ -427,7 +427,7 @@ EXAMPLES = re.findall(r"```sh\n(.*?)\n```\n\n```\n(.*?)```\n", PAGE, re.DOTALL)
 
 
 def test_docs_have_examples() -> None:
-    assert len(EXAMPLES) == PAGE.count("```") // 4 >= 4
+    assert len(EXAMPLES) == PAGE.count("```") // 4 >= 2
 
 
 @pytest.mark.parametrize("command", [command for command, _ in EXAMPLES], ids=range(len(EXAMPLES)))

@@ -70,8 +70,6 @@ def test_the_cache_tells_kernels_with_bounds_checks_apart() -> None:
 
 
 class Bars:
-    """Records bars and their counts."""
-
     def __init__(self) -> None:
         self.shown: list[list[Any]] = []
 

@@ -39,7 +39,6 @@ def test_notations_count_in_their_direction():
 
 
 def test_the_corners_of_19x19():
-    """The table of the module's docstring."""
     table = {0: ("aa", "A19", (18, 0)), 18: ("sa", "T19", (18, 18)), 342: ("as", "A1", (0, 0))}
     for move, names in table.items():
         assert (point.to_sgf(move, 19), point.to_gtp(move, 19), divmod(point.to_bottom_row(move, 19), 19)) == names
@@ -128,7 +127,6 @@ def test_symmetries_are_a_group():
 
 @pytest.mark.parametrize(("width", "height"), [(5, 5), (5, 3), (1, 4), (19, 19)])
 def test_symmetries_equal_those_of_numpy(width, height):
-    """Compare the tables with flips and transposition of NumPy."""
     board = np.arange(width * height).reshape(height, width)
     for k, table in enumerate(point.symmetries(width, height)):
         image = board[:, ::-1] if k & 1 else board

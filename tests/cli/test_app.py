@@ -37,7 +37,6 @@ REPOSITORY = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def kgs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of two archives of 12 games each."""
     folder = tmp_path_factory.mktemp("kgs")
     archive(folder, records(12, 1), year=2001)
     archive(folder, records(12, 2), year=2002)
@@ -175,19 +174,19 @@ def test_listed_titles_are_those_of_the_registries() -> None:
     assert read_titles("nets") == {name: registry.net_line(name) for name in names}
 
 
-@pytest.mark.parametrize("name", ["agz17", "kgsgo-v1", "kgsgo-v2", "olf-archive"])
-def test_a_recipe_is_shown(name: str) -> None:
-    text = (REPOSITORY / "src" / "kifu" / "assets" / "recipes" / f"{name}.toml").read_text("utf-8")
-    assert run("recipes", name) == Done(0, text, [])
+RECIPES = ("agz17", "kgsgo-v1", "kgsgo-v2", "olf-archive")
+PLANE_CARDS = (*PLANE_SETS, "seven", "kgsgo7")
+FORMAT_CARDS = (*FORMATS, *OTHER_FORMATS, "dat1", "dat2", "olf", "npy")
 
 
 @pytest.mark.parametrize(
-    ("command", "name"),
-    [("planes", name) for name in (*PLANE_SETS, "seven", "kgsgo7")]
-    + [("formats", name) for name in (*FORMATS, *OTHER_FORMATS, "dat1", "dat2", "olf", "npy")],
+    ("command", "name", "path"),
+    [("recipes", name, f"src/kifu/assets/recipes/{name}.toml") for name in RECIPES]
+    + [("planes", name, f"docs/planes/{name.partition('@')[0]}.md") for name in PLANE_CARDS]
+    + [("formats", name, f"docs/formats/{name.partition('@')[0]}.md") for name in FORMAT_CARDS],
 )
-def test_a_card_is_shown(command: str, name: str) -> None:
-    text = (REPOSITORY / "docs" / command / f"{name.partition('@')[0]}.md").read_text("utf-8")
+def test_a_recipe_or_card_is_shown(command: str, name: str, path: str) -> None:
+    text = (REPOSITORY / path).read_text("utf-8")
     assert run(command, name) == Done(0, text, [])
 
 

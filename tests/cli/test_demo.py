@@ -16,7 +16,6 @@ QUICK = ("--time", "1s")
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Done, Path]:
-    """Run the demo and return its output and folder."""
     into = tmp_path_factory.mktemp("demo") / "into"
     return run("demo", "--output", into, "--jobs", 2, *QUICK), into
 

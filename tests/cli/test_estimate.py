@@ -19,7 +19,6 @@ from marks import slow
 
 @pytest.fixture(scope="module")
 def kgs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of 20 archives of 24 games, and a loose record."""
     folder = tmp_path_factory.mktemp("kgs")
     for k in range(20):
         archive(folder, records(24, k), year=2000 + k)

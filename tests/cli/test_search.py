@@ -343,7 +343,6 @@ FILES = dict(re.findall(r"In\s`([a-z.]+)`:\n\n```text\n(.*?)```\n", PAGE, re.DOT
 
 
 def commands() -> list[list[str]]:
-    """Return the words of each command of kifu."""
     found = []
     for script, _ in SCRIPTS:
         lexer = shlex.shlex(script.replace("\\\n", " "), posix=True, punctuation_chars=";|\n")

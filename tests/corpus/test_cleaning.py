@@ -142,7 +142,6 @@ PATHOLOGIES: dict[str, tuple[list[str], DropReason, bytes, bytes]] = {
 
 
 def catalogue(folder: Path, games: list[bytes], *overrides: str, base: str = "legal", jobs: int = 1) -> Path:
-    """Write a catalogue of these games, cleaned by built-in rules with overrides."""
     archive, path = zipped(folder / "games.zip", games), folder / "games.parquet"
     report = ingest(archive, path, clean=load_cleaning_rules(base, overrides), overwrite=True, jobs=jobs)
     assert report.read == len(games) == report.kept + sum(report.drops.values())

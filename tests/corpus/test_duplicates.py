@@ -46,7 +46,6 @@ def clusters(games) -> Clusters:
 
 
 def relations_of(found: Clusters):
-    """Return clusters in the form of `naive_hashes.relations`."""
     members = [set(found.row[found.cluster == number].tolist()) for number in found.cluster]
     kinds = [KINDS[DropReason(relation)] for relation in found.relation]
     return list(zip(found.row.tolist(), members, kinds, found.row[found.representative].tolist()))
@@ -118,7 +117,6 @@ def expected(made):
 
 
 def columns(games):
-    """Of the catalogue."""
     canonical, opening = hash_games(flat(games))
     return {
         "canonical": canonical,

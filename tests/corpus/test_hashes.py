@@ -240,7 +240,6 @@ def texts(*values):
 
 
 def same_rows(count):
-    """So many games that say the same."""
     return scan(as_block([b"(;SZ[9];B[aa])"] * count))
 
 

@@ -36,7 +36,6 @@ WHERE = ("archive", "member", "entry", "index")
 
 
 def rows(path: Path, *columns: str) -> list[Any]:
-    """The rows as tuples, or the values of the one column."""
     table = pq.read_table(path, columns=list(columns or SCHEMA.names))
     values = list(zip(*(column.to_pylist() for column in table.columns)))
     return [value for (value,) in values] if len(columns) == 1 else values
@@ -44,7 +43,6 @@ def rows(path: Path, *columns: str) -> list[Any]:
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """One of each kind of source."""
     top = tmp_path_factory.mktemp("sources")
     folder = top / "folder"
     archive(folder / "kgs", records(5, 1), year=2001)
@@ -288,7 +286,6 @@ GAME = b"(;KM[7]RE[B+R];B[pd];W[dp])     "
 
 
 def peak(*arguments: str | Path) -> int:
-    """Run a command and return its peak memory in MiB."""
     process = subprocess.Popen([sys.executable, "-m", "kifu.cli", *map(str, arguments)], stderr=subprocess.DEVNULL)
     _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
@@ -324,8 +321,6 @@ def played(draw: random.Random) -> Moves:
 
 
 def turned(moves: Moves, k: int) -> Moves:
-    """Under one of the 8 symmetries."""
-
     def turn(x: int, y: int) -> tuple[int, int]:
         x, y = 18 - x if k & 1 else x, 18 - y if k & 2 else y
         return (y, x) if k & 4 else (x, y)
@@ -334,7 +329,6 @@ def turned(moves: Moves, k: int) -> Moves:
 
 
 def sgf(name: object, moves: Moves, colours: str = "BW", **changed: str) -> bytes:
-    """A finished game with long thinking times."""
     root = {"SZ": "19", "PB": f"b{name}", "PW": f"w{name}", "RE": "B+R", "KM": "6.5", "TM": "1800"} | changed
     line = "".join(
         f";{colours[k % 2]}[{'' if move is None else to_sgf(move[0] + 19 * move[1], 19)}]"
@@ -444,7 +438,6 @@ def sets_of(path: Path) -> list[str | None]:
 
 
 def parts(path: Path, into: Path) -> dict[str, Path]:
-    """Write the kept games of a catalogue to one file per set."""
     made = {}
     (batch,) = open_catalogue(path).batches()
     sets = np.array(sets_of(path))

@@ -43,7 +43,6 @@ def rules(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def good(kgs: Path, rules: str, tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """The file of an undisturbed run."""
     path = tmp_path_factory.mktemp("good") / NAME
     with small_steps():
         ingest(kgs, path, clean=load_cleaning_rules(rules), overwrite=True)
@@ -52,7 +51,6 @@ def good(kgs: Path, rules: str, tmp_path_factory: pytest.TempPathFactory) -> byt
 
 @cache
 def old() -> bytes:
-    """The file of an earlier run, from another source."""
     with TemporaryDirectory() as folder:
         ingest(archive(Path(folder), records(1)), Path(folder, NAME))
         return Path(folder, NAME).read_bytes()
@@ -68,7 +66,6 @@ def mended(kgs: Path, folder: Path, rules: str, good: bytes) -> None:
 
 
 def cut(path: Path) -> None:
-    """Takes off the last third of a file."""
     path.write_bytes(path.read_bytes()[: path.stat().st_size * 2 // 3])
 
 
@@ -109,14 +106,12 @@ def test_bad_source_leaves_the_old_file(kgs: Path, tmp_path: Path, rules: str, n
 
 
 def start(into: Path, rules: str, *sources: Path, pause: float, jobs: int = 2) -> Any:
-    """Start a slow ingest, as a context that ends within two minutes."""
     words = ["ingest", into / NAME, pause, jobs, rules, *sources]
     command = [sys.executable, str(HERE / "support" / "slow_writer.py"), *map(str, words)]
     return limited(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
 
 
 def wait(process: Any, steps: int) -> None:
-    """Until so many batches are about to be written."""
     for _ in range(steps):
         assert process.stdout.readline() == "writing\n"
 
@@ -127,7 +122,6 @@ STEPS = {"legal": (2,), "training": (2, 9)}
 
 @pytest.mark.subprocess
 def test_kill_9(kgs: Path, rules: str, good: bytes, tmp_path: Path) -> None:
-    """In either pass."""
     for steps in STEPS[rules]:
         into = tmp_path / str(steps)
         into.mkdir()

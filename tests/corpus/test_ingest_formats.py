@@ -72,7 +72,6 @@ def test_each_format_as_a_source_of_its_own(tmp_path: Path, name: str) -> None:
 
 
 def test_the_same_game_in_all_formats(tmp_path: Path) -> None:
-    """Each format has what it can state of the game, in the same columns."""
     expected = {
         "width": 19, "height": 19, "winner": "black", "ending": "resign", "main_minutes": 10.0,
         "overtime_kind": "byo-yomi", "overtime_count": 3, "overtime_seconds": 30.0, "komi": 6.5,

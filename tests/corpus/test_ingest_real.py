@@ -191,7 +191,6 @@ RANKS = {"black": "BR", "white": "WR"}
 
 
 def first_day(text: str | None) -> datetime.date | None:
-    """A date that begins with year, month and day."""
     if text in (None, "1970-01-01"):  # a clock that was never set
         return None
     return datetime.date(*map(int, re.findall(r"\d+", text)[:3]))
@@ -244,7 +243,6 @@ def test_kgs_parsed_fields(kgs: Catalogued) -> None:
 
 
 def test_wild_parsed_fields(wild: Catalogued) -> None:
-    """Ranks, results, dates and komi of many servers and programs."""
     first = {"k": 32, "级": 32, "d": 31, "段": 31, "p": 40}
 
     def rating(rank: str | None) -> int | None:
@@ -453,7 +451,6 @@ def test_round_trip_from_catalogue_to_sgf(name: str, request: pytest.FixtureRequ
 
 
 def test_tygem_rows(shared: Path, tmp_path: Path) -> None:
-    """Lines and index, split at tabs."""
     folder = shared / "data" / "tygem"
     with zipfile.ZipFile(folder / "2016-07.zip") as archive:
         lines = archive.read("2016-07").decode().splitlines()

@@ -60,7 +60,6 @@ def small() -> Iterator[None]:
 
 
 def noisy(seed: int, count: int) -> list[bytes]:
-    """Records that hardly get smaller when they are compressed."""
     rng = random.Random(seed)
     words = (rng.randbytes(rng.randrange(2000)).hex() for _ in range(count))
     return [b"(;GM[1]SZ[9]GC[%s];B[aa];W[bb])" % word.encode() for word in words]
@@ -96,7 +95,6 @@ KINDS = ("tar", "tar.gz", "tar.bz2", "tar.xz", "zip", "folder", "olf", "olf.gz",
 
 
 def content_of(found: Iterator[Any]) -> list[Any]:
-    """Return the content of blocks in a comparable form."""
     return [
         (
             block.source,

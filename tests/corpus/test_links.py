@@ -49,7 +49,6 @@ def random_game(rng: random.Random, plies: int = 200) -> OneGame:
 
 
 def other_ending(rng: random.Random, game: OneGame, plies: int) -> OneGame:
-    """Return a game with the same first moves and 200 others."""
     points = {move & ~WHITE_BIT for move in game.moves[:plies]}
     rest = [p for p in rng.sample(range(361), 361) if p not in points][:200]
     return game._replace(moves=game.moves[:plies] + [p | (plies + k) % 2 * WHITE_BIT for k, p in enumerate(rest)])

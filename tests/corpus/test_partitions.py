@@ -59,7 +59,6 @@ def folder(sources: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 @pytest.fixture(scope="module")
 def file(folder: Path) -> Path:
-    """One file with the same rows in the same order."""
     path = folder.with_name("same.parquet")
     ingest(folder, path, clean=rules("keep"))
     with query("SELECT * FROM games", [folder]) as answer:
@@ -320,7 +319,6 @@ class Killed(BaseException):
 
 @pytest.fixture(scope="module")
 def folders(sources: list[Path], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A folder of one source, and the same after two more were added."""
     top = tmp_path_factory.mktemp("folders")
     for name, some in (("one", [sources[:1]]), ("all", [sources[:1], sources[1:]])):
         for each in some:
@@ -330,12 +328,10 @@ def folders(sources: list[Path], tmp_path_factory: pytest.TempPathFactory) -> tu
 
 @pytest.fixture
 def copied(folders: tuple[Path, Path], tmp_path: Path) -> Path:
-    """A copy of the first folder."""
     return Path(shutil.copytree(folders[0], tmp_path / "games"))
 
 
 def edit(path: Path, change: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
-    """Change the index of a folder and return it."""
     index: dict[str, Any] = json.loads(read_small(path / INDEX))
     change(index)
     (path / INDEX).write_text(json.dumps(index))

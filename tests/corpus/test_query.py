@@ -51,13 +51,11 @@ FULL = {
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three games, one of them dropped."""
     return write_catalogue(tmp_path_factory.mktemp("small") / "small.parquet", rows(**FULL))
 
 
 @pytest.fixture(scope="module")
 def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """50,000 games in two row groups."""
     count = 50_000
     batch = rows(
         black=[PLAYERS[k % 4] for k in range(count)], year=[1990 + k % 7 for k in range(count)],
@@ -429,7 +427,7 @@ EXAMPLES = re.findall(r"```sh\n(.*?)\n```\n\n```\n(.*?)```\n", PAGE, re.DOTALL)
 
 
 def test_docs_have_examples() -> None:
-    assert len(EXAMPLES) == PAGE.count("```") // 4 >= 4
+    assert len(EXAMPLES) == PAGE.count("```") // 4 >= 2
 
 
 @pytest.mark.parametrize("command", [command for command, _ in EXAMPLES], ids=range(len(EXAMPLES)))
@@ -536,7 +534,6 @@ def snapshot(folder: Path) -> dict[str, bytes | None]:
 
 
 def spellings(statement: str) -> list[str]:
-    """Return the statement for each target, or as it is."""
     spelled = [statement.replace("TARGET", each).replace("FOLDER", str(Path(each).parent)) for each in TARGETS]
     return list(dict.fromkeys(spelled))
 

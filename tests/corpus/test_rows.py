@@ -185,7 +185,6 @@ def test_unparsed_overtimes_are_counted(tmp_path: Path) -> None:
 
 
 def test_values_of_servers(tmp_path: Path) -> None:
-    """Fox's komi below 100, Cyberoro's handicap, and numbers that a program wrapped."""
     cases = {
         "KM[50]": ("komi", 50), "KM[50]FOX": ("komi", 0.5), "KM[75]FOX": ("komi", 1.5), "KM[0]FOX": ("komi", 0),
         "KM[6]FOX": ("komi", 6), "KM[375]FOX": ("komi", 7.5), "KM[6.\n5]": ("komi", 6.5), "KM[6\r\n.5]": ("komi", 6.5),

@@ -35,12 +35,10 @@ class Table(BaseModel):
 
 
 def split_table(text) -> Split:
-    """Return the split table of a recipe without its header."""
     return check_config(Table, tomllib.loads("[split]\n" + text), "recipe", "test").split
 
 
 def assign_sets(batch, by):
-    """The name of each row's set, None where it is in none."""
     names = [*by.sets, None]  # the last one is that of NO_SET, -1
     return [names[code] for code in by.codes(batch)]
 

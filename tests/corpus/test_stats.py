@@ -33,7 +33,6 @@ PROGRAMS = {
 
 
 def drawn_at_random(count: int, seed: int) -> dict[str, list[Any]]:
-    """Columns of games with all that statistics look at."""
     draw = random.Random(seed)
     several = {
         "black_rating": [None, *range(2, 50)], "white_rating": [None, 31, 40, 45], "year": [None, 1846, 2001, 2002],

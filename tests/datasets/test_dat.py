@@ -29,8 +29,6 @@ DAT1_1, DAT2_1 = DAT_LAYOUTS["dat1@1"], DAT_LAYOUTS["dat2@1"]
 
 @pytest.fixture
 def saved(tmp_path):
-    """Write bytes to a file and return its path."""
-
     def save(data, name="set.dat"):
         path = tmp_path / name
         path.write_bytes(data)
@@ -41,7 +39,6 @@ def saved(tmp_path):
 
 @pytest.fixture(scope="module")
 def reference(shared, tmp_path_factory):
-    """The two files that the 2015 program made of 100 games, unpacked: v1, v2."""
     folder = tmp_path_factory.mktemp("reference")
     for name in ("kgsgo-test.dat", "kgsgo-test-v2.dat"):
         (folder / name).write_bytes(gzip.decompress((shared / f"reference/kgsgo/{name}.gz").read_bytes()))
@@ -123,7 +120,6 @@ def test_reads_what_the_naive_writer_wrote(name, n, saved):
 
 
 def joined(name, counts, saved):
-    """Return a concatenation of several files, with all planes and labels."""
     parts = [random_examples(name, n, seed) for seed, n in enumerate(counts)]
     path = saved(b"".join(write_naive(name, *part) for part in parts))
     return path, np.concatenate([p for p, _ in parts]), np.concatenate([q for _, q in parts])

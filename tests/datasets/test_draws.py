@@ -26,13 +26,11 @@ COLUMNS = ("id", "black_rating", "white_rating", "year", "winner", "canonical", 
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Catalogues, of which the first and the last one share games."""
     drawn = ((20, 0), (7, 1), (12, 0))
     return [make(tmp_path_factory.mktemp("games"), games, 30, seed) for games, seed in drawn]
 
 
 def rows_of(path: Path) -> dict[int, dict]:
-    """Return the games that a loader uses by id, in order."""
     (batch,) = open_catalogue(path).batches(COLUMNS)
     kept = kept_games(path)
     return {row["id"]: row for row in batch.to_pylist() if row["id"] in kept}
@@ -135,7 +133,6 @@ def test_draws_of_mixtures_match_the_twin(sources, options, weights, positions):
 
 
 def test_duplicates(sources):
-    """Sources 0 and 2 share all games of source 2."""
     shared = kept_games(sources[2])
     alone = load(sources[2], "own", passes=True).positions
     natural = {path: load(path, "own", passes=True).positions for path in (sources[0], sources[2])}

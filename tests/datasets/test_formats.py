@@ -445,7 +445,6 @@ def test_planes_are_stored_as_bits_from_the_upper_left() -> None:
 
 
 def saved(values: np.ndarray) -> bytes:
-    """Return the bytes that np.save writes."""
     out = io.BytesIO()
     np.save(out, values)
     return out.getvalue()

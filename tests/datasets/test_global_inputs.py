@@ -95,7 +95,6 @@ def test_conditions_of_games_by_hand(tmp_path: Path) -> None:
 
 
 def random_conditions(seed: int, games: int = 40) -> gi.Conditions:
-    """Return conditions in and beyond all ranges, some of them unknown."""
     rng = np.random.default_rng(seed)
 
     def some(low: float, high: float, *shape: int) -> np.ndarray:
@@ -108,8 +107,6 @@ def random_conditions(seed: int, games: int = 40) -> gi.Conditions:
 
 
 class At(NamedTuple):
-    """The arguments of `encode_inputs`."""
-
     conditions: gi.Conditions
     game: np.ndarray
     white: np.ndarray

@@ -26,7 +26,6 @@ def loader(tmp_path_factory: pytest.TempPathFactory) -> kifu.Loader:
 
 
 def reported(pairs) -> Counter:
-    """Count each example."""
     return Counter((x.tobytes(), y.tobytes()) for planes, moves in pairs for x, y in zip(planes, moves))
 
 

@@ -65,7 +65,6 @@ def symmetry_of(path: Path, seed: int = 0, epoch: int = 0) -> dict[int, int]:
 
 
 def column(path: Path, name: str) -> list:
-    """Return a column of a catalogue."""
     return [value for batch in open_catalogue(path).batches((name,)) for value in batch[name].to_pylist()]
 
 

@@ -27,7 +27,6 @@ def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def counted(counts: list[int]) -> EpochSelection:
-    """Return units with given numbers of positions."""
     return EpochSelection(np.array(counts, np.int64), np.empty(0, np.uint8), None)
 
 

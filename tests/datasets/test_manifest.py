@@ -53,7 +53,6 @@ def test_no_manifest(tmp_path):
 
 @pytest.fixture
 def plain(tmp_path):
-    """Return a manifest as a table, and a function that writes it back."""
     path = tmp_path / "x.dat"
     manifest([3], ["KO"]).write(manifest_path(path))
 

@@ -23,7 +23,6 @@ from loader_games import assert_same, kept_games, load, make, naive_games, one_b
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Catalogues of different sizes without common games."""
     sizes = (20, 7, 3)
     paths = [make(tmp_path_factory.mktemp("games"), games, 30, seed=k) for k, games in enumerate(sizes)]
     found = [set(kept_games(path)) for path in paths]
@@ -36,7 +35,6 @@ def mix(sources: list[Path], weights: list[float], planes: str = "own", position
 
 
 def source_of(sources: list[Path]) -> dict[int, int]:
-    """Return the index of each game's source by id."""
     return {key: k for k, path in enumerate(sources) for key in kept_games(path)}
 
 

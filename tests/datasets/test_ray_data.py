@@ -49,7 +49,6 @@ def cluster() -> Iterator[None]:
 
 
 def taken(data) -> Batch:
-    """Return all rows of a Ray data set."""
     batches = list(data.iter_batches(batch_size=100, batch_format="numpy"))
     columns = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
     planes, game, ply = (columns.pop(name) for name in ("planes", "game", "ply"))
@@ -145,7 +144,6 @@ def test_missing_ray_is_reported_in_one_line():
 
 
 def trained(*arguments: object) -> tuple[int, int]:
-    """Return steps and positions from the script's output."""
     done = subprocess.run(
         [sys.executable, SCRIPT, *map(str, arguments)], capture_output=True, text=True, timeout=600,
         env=os.environ | {"OMP_NUM_THREADS": "1", "RAY_USAGE_STATS_ENABLED": "0"},

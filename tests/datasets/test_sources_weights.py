@@ -28,7 +28,6 @@ def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def table(path: Path) -> dict[int, dict[str, Any]]:
-    """Return the columns that the expressions use, by id."""
     names = ("id", "black_rating", "winner")
     rows = [row for batch in open_catalogue(path).batches(names) for row in batch.to_pylist()]
     return {row["id"]: row for row in rows}

@@ -28,7 +28,6 @@ TOKENIZER = Tokenizer(metadata=("komi",))
 
 
 def write(path: Path, tokenizer: Tokenizer = TOKENIZER, parts: int = 2) -> Path:
-    """Write the first and the last game of `GAMES`, `parts` times."""
     with TokenWriter(path, tokenizer) as writer:
         for part in range(parts):
             chosen = np.array([0, 2])
@@ -180,7 +179,6 @@ BOARDS = st.integers(1, 7).flatmap(lambda size: st.tuples(st.just(size), st.just
 
 
 def catalogue(*drawn: tuple[int, int, list[Any]], **columns: Any) -> Any:
-    """Return drawn games as rows of the catalogue."""
     flat = [one_game(*game) for game in drawn]
     return rows(
         width=[game.width for game in flat],
@@ -193,7 +191,6 @@ def catalogue(*drawn: tuple[int, int, list[Any]], **columns: Any) -> Any:
 
 
 def encode(tokenizer: Tokenizer, batch: Any) -> list[list[int]]:
-    """Return the tokens of each row."""
     tokens, ends = tokenizer.encode(batch, np.arange(len(batch)))
     return [part.tolist() for part in np.split(tokens, ends[:-1])]
 
@@ -269,7 +266,6 @@ def test_encode_matches_the_twin_and_decode_inverts_it(drawn: list[Any], pad: bo
 
 
 def assert_decodes(tokenizer: Tokenizer, tokens: list[int], row: dict[str, Any]) -> None:
-    """Assert that tokens decode to a row of the catalogue."""
     found = tokenizer.decode(tokens)
     facts = naive_tokens.facts_of(row)
     assert found.metadata == {name: facts[name] for name in tokenizer.fields}

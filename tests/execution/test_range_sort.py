@@ -35,7 +35,6 @@ KEYS = st.one_of(
 
 
 def rows_of(keys: list[int], first: int) -> Columns:
-    """Return rows with these keys, numbered from `first`."""
     number = np.arange(first, first + len(keys), dtype=np.int32)
     return {"key": np.array(keys, np.uint64), "number": number, "pair": np.stack([number, -number], 1)}
 
@@ -124,7 +123,6 @@ def test_range_files_are_removed_and_others_stay(tmp_path: Path) -> None:
 
 
 def cut_rows(keys: list[int], cuts: list[int]) -> list[Columns]:
-    """Return numbered rows with these keys, cut at these numbers."""
     key = np.array(keys, np.uint64)
     number = np.arange(len(keys), dtype=np.int32)
     pairs = np.stack([number, -number], 1)

@@ -42,7 +42,6 @@ COMMANDS: dict[str, Callable[[Path, Path], list[object]]] = {
 
 @pytest.fixture(scope="module", autouse=True)
 def processes() -> Iterator[None]:
-    """Start a Ray with two processes, which all commands and executors use."""
     import ray
     from ray import cloudpickle
 

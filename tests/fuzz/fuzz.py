@@ -62,7 +62,6 @@ WORK = ROOT / "build" / "fuzz"
 
 
 def fuzz_format(name: str, seconds: float, seed: int) -> None:
-    """Fuzz one format in this process, and print what was tried."""
     folder = WORK / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)

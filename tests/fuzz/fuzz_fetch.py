@@ -70,7 +70,6 @@ def check_file(file: fc.ListedFile, is_local: bool) -> None:
 
 
 def listing_fuzzer(_: Path) -> Fuzzer:
-    """Return the fuzzer of indexes: pages, trees and lists of checksums."""
     return Fuzzer(lambda draw: damage(draw, bytearray(draw.choice(PAGES)), PIECES), read_index)
 
 
@@ -86,8 +85,6 @@ FILES = {
 
 
 def download_fuzzer(folder: Path) -> Fuzzer:
-    """Return the fuzzer of the check of downloaded files."""
-
     def make(draw: random.Random) -> tuple[str, bytes]:
         name = draw.choice(list(FILES))
         return name, mutant(draw, FILES[name])

@@ -76,7 +76,6 @@ def on_disk(folder: Path, read: Callable[[Path], object]) -> Callable[[Files], N
 
 
 def content(folder: Path) -> Files:
-    """Return the files of a folder, or one file, by their names."""
     if folder.is_file():
         return {folder.name: folder.read_bytes()}
     return {
@@ -85,8 +84,6 @@ def content(folder: Path) -> Files:
 
 
 def one_damaged(seeds: Sequence[Files]) -> Callable[[random.Random], Files]:
-    """Return a function that draws files of which one is a mutant."""
-
     def make(draw: random.Random) -> Files:
         files = draw.choice(seeds)
         victim = draw.choice(list(files))
@@ -252,12 +249,10 @@ def use_catalogue(path: Path) -> None:
 
 @functools.cache
 def all_rules() -> list[Any]:
-    """Return all packaged cleaning rules."""
     return [load_cleaning_rules(name) for name in config_names("cleaning")]
 
 
 def catalogue_fuzzer(folder: Path) -> Fuzzer:
-    """Return the fuzzer of catalogues that are files."""
     written = {"a.parquet": write_catalogue(folder / "a.parquet", GAMES).read_bytes()}
     by_byte = one_damaged([written, *plain_catalogues()])
 
@@ -268,7 +263,6 @@ def catalogue_fuzzer(folder: Path) -> Fuzzer:
 
 
 def catalogue_folder_fuzzer(folder: Path) -> Fuzzer:
-    """Return the fuzzer of catalogues that are folders."""
     folder.joinpath("a.sgf").write_bytes(b"(;GM[1]SZ[19]DT[2001-01-01];B[pd];W[dp])(;SZ[9];B[aa])")
     kifu.ingest(folder / "a.sgf", folder / "parts", jobs=1)
 
@@ -311,7 +305,6 @@ def uncompressed(files: Files) -> Files:
 
 
 def use_dataset(path: Path) -> None:
-    """Read a data set in every way."""
     with kifu.open(path) as data:
         data.to_numpy()
     read_printable(path)
@@ -320,7 +313,6 @@ def use_dataset(path: Path) -> None:
 
 
 def dataset_fuzzer(name: str, folder: Path) -> Fuzzer:
-    """Return the fuzzer of a format of data sets."""
     seeds = written_sets(name, folder)
     if name == "parquet@1":
         seeds += [uncompressed(files) for files in seeds] * 3
@@ -338,7 +330,6 @@ METRICS = b"step,epoch,loss\n1,0,5.5\n2,0,nan\n"
 
 
 def net_fuzzer(folder: Path) -> Fuzzer:
-    """Return the fuzzer of net files."""
     from kifu.learn.net import describe_net, open_net
 
     seeds = [content(tiny_net(folder / "a.safetensors", heads=heads, games=(1, 2))) for heads in ((), ("value",))]
@@ -359,7 +350,6 @@ def net_fuzzer(folder: Path) -> Fuzzer:
 
 
 def run_fuzzer(folder: Path) -> Fuzzer:
-    """Return the fuzzer of the files in the directory of a training run."""
     import torch
 
     from kifu.learn.run_dir import read_checkpoint, read_metrics, read_run
@@ -389,7 +379,6 @@ def _contents(dataset: Any) -> Any:
 
 
 def read_set(path: Path) -> Any:
-    """Return all that a data set and its manifest hold."""
     with kifu.open(path) as data:
         return _contents(data), read_manifest(path)
 
@@ -410,7 +399,6 @@ def read_rows(path: Path) -> Any:
 
 
 def read_policy(path: Path) -> Any:
-    """Return what a net predicts."""
     from kifu.learn.net import open_net
     from kifu.learn.positions import NetPositions
 
@@ -546,7 +534,6 @@ WORDS = (
 
 
 def config_fuzzer(folder: Path) -> Fuzzer:
-    """Return the fuzzer of recipes, cleaning rules and splits (TOML)."""
     kinds: dict[str, tuple[Callable[[Path], object], list[str]]] = {
         "recipes": (load_recipe, config_names("recipes")),
         "cleaning": (load_cleaning_rules, config_names("cleaning")),
@@ -577,7 +564,6 @@ PAGE = b"""<html><!-- <a href="KGS-1999-19-1-.zip"> --><body><table>
 
 
 def index_page_fuzzer(_: Path) -> Fuzzer:
-    """Return the fuzzer of the page that lists KGS archives."""
     pieces = (
         *WORDS,
         b"<a ",

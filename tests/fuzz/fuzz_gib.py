@@ -39,7 +39,6 @@ SKI 0 4
 
 
 def make_members(draw: random.Random) -> list[bytes]:
-    """Return a member or two of damaged records, or of a soup of pieces."""
     members = []
     for _ in range(draw.randint(1, 2)):
         is_soup = draw.random() < 0.3

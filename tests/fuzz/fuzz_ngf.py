@@ -50,7 +50,6 @@ RECORDS = (RECORD.encode(), RECORD.replace("\n", "\r\n").encode(), GI_RECORD.enc
 
 
 def make_members(draw: random.Random) -> list[bytes]:
-    """Return some damaged records, or soups of pieces."""
     return [_member(draw) for _ in range(draw.randint(1, 3))]
 
 

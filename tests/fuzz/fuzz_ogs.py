@@ -25,8 +25,6 @@ _STRINGS = ("", "pddp", "pd..!1aa", "!2bb!0bb!undefinedcc", "tt", "PDzz", "p", "
 
 
 def draw_game(draw: random.Random) -> dict[str, Any]:
-    """Return an object with the names of a game, mostly with plausible values."""
-
     def value(*usual: Any) -> Any:
         return draw.choice(_ODD if draw.random() < 0.08 else usual)
 
@@ -60,7 +58,6 @@ def draw_game(draw: random.Random) -> dict[str, Any]:
 
 
 def draw_lines(draw: random.Random) -> bytes:
-    """Return some objects, one a line, or a soup of pieces, with some bytes replaced."""
     objects = [json.dumps(draw_game(draw), ensure_ascii=draw.random() < 0.5).encode("utf-8", "replace")]
     objects += [json.dumps(draw_game(draw)).encode() for _ in range(draw.randint(0, 2))]
     soup = draw.random() < 0.2
@@ -69,7 +66,6 @@ def draw_lines(draw: random.Random) -> bytes:
 
 
 def draw_object(draw: random.Random) -> bytes:
-    """Return an object over several lines, with some bytes replaced."""
     data = json.dumps(draw_game(draw), indent=draw.choice((0, 1, 4))).encode()
     return damage(draw, bytearray(data), PIECES) if draw.random() < 0.6 else data
 

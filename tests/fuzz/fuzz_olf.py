@@ -9,7 +9,6 @@ WHOLE = [LINE + b"\n", LINE + b" AAss\n", HEAD[:-2] + b"2 PDttDPdd\n", HEAD[:-2]
 
 
 def lines(draw: random.Random) -> bytes:
-    """Return some lines, or a soup of pieces of lines, with some bytes replaced by pieces or noise."""
     pieces = PIECES if draw.random() < 0.3 else WHOLE
     data = bytearray(b"".join(draw.choices(pieces, k=draw.randint(0, 60 if pieces is PIECES else 5))))
     return damage(draw, data, PIECES)

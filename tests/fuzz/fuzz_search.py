@@ -25,7 +25,6 @@ _PATTERNS = (
 
 
 def index_fuzzer(folder: Path) -> Fuzzer:
-    """Return the fuzzer of search indices, with right and wrong checksums of the header."""
     path = write_catalogue(folder / "a.parquet", GAMES, crowded())
     build_index(path, jobs=1)
     seed = index_path(path).read_bytes()

@@ -13,12 +13,10 @@ from record_samples import TRAPS_FOLDER
 
 @functools.cache
 def trap_records() -> list[bytes]:
-    """Return the content of all trap records."""
     return [path.read_bytes() for path in sorted(TRAPS_FOLDER.glob("*.sgf"))]
 
 
 def record(draw: random.Random) -> bytes:
-    """Return a record, or two, or a soup of tokens, with some bytes replaced by tokens or noise."""
     if draw.random() < 0.3:
         data = bytearray(b"".join(draw.choices(TEXT_PIECES, k=draw.randint(0, 60))))
     else:

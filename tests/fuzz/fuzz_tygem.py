@@ -9,14 +9,12 @@ LINE = b"885492098\t;B[pd];W[dp];B[pq];W[]\n"
 
 
 def _damaged(draw: random.Random, pieces: list[bytes], whole: bytes) -> bytes:
-    """Return some whole lines, or a soup of pieces, with some bytes replaced by pieces or noise."""
     soup = draw.random() < 0.3
     data = bytearray(b"".join(draw.choices(pieces, k=draw.randint(0, 60))) if soup else whole * draw.randint(0, 5))
     return damage(draw, data, pieces)
 
 
 def lines_and_index(draw: random.Random) -> tuple[bytes, bytes]:
-    """Return damaged lines and a damaged index."""
     return _damaged(draw, PIECES, LINE), _damaged(draw, INDEX_PIECES, ROW.encode() + b"\n")
 
 

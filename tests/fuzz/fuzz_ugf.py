@@ -57,7 +57,6 @@ YA,W1,5,1
 
 
 def make_members(draw: random.Random) -> list[bytes]:
-    """Return some damaged records, or soups of pieces."""
     return [_member(draw) for _ in range(draw.randint(1, 3))]
 
 

@@ -19,12 +19,7 @@ TOKENS = (b"PK\3\4", b"PK\1\2", b"PK\5\6", b"\x1f\x8b\x08\0", b"BZh9", b"ustar",
 
 @dataclass(frozen=True)
 class Fuzzer:
-    """Inputs of one format, and what reads them.
-
-    Attributes:
-        make: Returns an input.
-        check: Reads it. It may raise KifuError; any other exception is a finding.
-    """
+    """Makes inputs of one format and reads them; any exception of `check` but KifuError is a finding."""
 
     make: Callable[[random.Random], Any]
     check: Callable[[Any], object]
@@ -38,7 +33,6 @@ class Tried(NamedTuple):
 
 
 def damage(draw: random.Random, data: bytearray, pieces: Sequence[bytes]) -> bytes:
-    """Return the data with some bytes replaced by pieces or noise."""
     for _ in range(draw.randint(0, 8)):
         at = draw.randint(0, len(data))
         noise = draw.choice([b"", draw.randbytes(draw.randint(1, 4)), draw.choice(pieces)])
@@ -65,17 +59,7 @@ def mutant(draw: random.Random, seed: bytes) -> bytes:
 
 
 def try_all(fuzzer: Fuzzer, seconds: float, seed: int, kept: Path) -> Tried:
-    """Try inputs for some time; the seed determines them.
-
-    Args:
-        fuzzer: The format.
-        seconds: The time.
-        seed: The seed.
-        kept: A file for the current input, which shows it after a crash of the process, or once it hangs.
-
-    Raises:
-        BaseException: Whatever an input raised that is no KifuError.
-    """
+    """Try inputs for some time. `kept` holds the current input, for a crash of the process, or once it hangs."""
     draw, tried, refused = random.Random(seed), 0, 0
     compiling = _compilation_time()
     end = time.monotonic() + seconds

@@ -184,7 +184,6 @@ def test_the_twin_on_random_games(size, data):
 
 @pytest.mark.nojit
 def test_the_twin_on_random_positions():
-    """Random setup, including stones without liberties; consecutive positions have little in common."""
     lad = new_ladder_search(5, 4)
     for seed in range(150):
         rng = np.random.default_rng(seed)

@@ -158,7 +158,6 @@ def test_a_setup_begins_the_history_anew():
 
 @pytest.mark.nojit
 def test_a_pass_captures_nothing():
-    """Also right after a capture."""
     one = flat([OneGame(3, 3, [3, 6 | W, 7, PASS3 | W, PASS3 | B])])
     assert Board.after(3, 3, one.moves, one.setup, one.setup_ply, 5).captures == {BLACK: 1, WHITE: 0}
 

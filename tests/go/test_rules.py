@@ -93,7 +93,6 @@ class Closure(NamedTuple):
 
 
 def closure(width, height, room=1 << 20):
-    """All positions, in room for so many."""
     n = width * height
     totals, by_liberties = np.zeros(N_TOTALS, np.int64), np.zeros(n + 1, np.int64)
     queue, seen = np.zeros(room, np.uint32), np.zeros(3**n // 8 + 1, np.uint8)
@@ -232,7 +231,6 @@ ANY = st.tuples(st.integers(1, LARGEST), st.integers(1, LARGEST))
 
 
 def assert_same(board, naive, colour):
-    """Board and naive board agree on the position, and on every move of that colour."""
     w = naive.width
     assert_state(board._state, naive)
     allowed = [naive.why_not(point, colour) == DropReason.KEPT for point in naive.points()]
@@ -250,7 +248,6 @@ def assert_same(board, naive, colour):
 
 
 def play_both(board, naive, move, colour):
-    """One move, None for a pass, legal or not."""
     p = board.pass_move if move is None else move[1] * naive.width + move[0]
     why = naive.why_not(move, colour)
     if why == DropReason.KEPT:
@@ -263,7 +260,6 @@ def play_both(board, naive, move, colour):
 
 
 def random_game(board, naive, rng, moves):
-    """Mostly legal moves, mostly alternating; passes, repeated colours, and stones set up among them."""
     points = naive.points()
     for _ in range(moves):
         colour = board.to_play if rng.random() < 0.9 else BLACK + WHITE - board.to_play
@@ -519,7 +515,6 @@ def test_positions_that_differ_under_symmetry(size, classes, colour_blind):
 
 @pytest.mark.slow
 def test_area_scores_of_all_3x3_positions():
-    """By sgfmill's scorer."""
     scores = dict.fromkeys(range(-9, 10), 0)
     for colours in closure(3, 3).colours(9):
         board = Board(3)

@@ -160,7 +160,6 @@ def start(s, t):
 
 @kernel
 def try_push(s, t, p, c):
-    """Push a move if it is possible, and return whether it was."""
     if s.colour[p] != 0 or not would_have_liberty(s, np.int64(p), np.uint8(c)):
         return False
     push(s, t, np.int64(p), np.uint8(c))
@@ -173,7 +172,6 @@ def undo(s, t):
 
 
 def everything(s):
-    """Everything that a State stores about the stones on the board and the position."""
     stones = np.flatnonzero(s.colour[:-1])
     heads = np.unique(s.chain_id[stones])
     by_stone = [s.chain_id[stones], s.next_in_chain[stones]]
@@ -185,7 +183,6 @@ def everything(s):
 
 
 def assert_chains(s, naive):
-    """Check what `push` maintains against the naive board."""
     w = naive.width
     for colour, stones, liberties in naive.chains():
         points = {y * w + x for x, y in stones}

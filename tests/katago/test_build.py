@@ -30,7 +30,6 @@ HEAD = "GM[1]FF[4]SZ[19]RU[Japanese]KM[6.5]RE[W+R]"
 
 
 def recipe(*changes: str) -> KatagoRecipe:
-    """The bundled recipe with one set and fast compression."""
     found = load_recipe("katago", ['split={kind="hash", sets={all=1.0}}', "compression=fast", *changes])
     assert isinstance(found, KatagoRecipe)
     return found
@@ -56,7 +55,6 @@ def game(head: str = HEAD, plies: int = 70, passes: tuple[int, ...] = (), size: 
 
 
 def write(folder: Path, *games: str) -> Path:
-    """Write a folder of these records."""
     folder.mkdir(parents=True, exist_ok=True)
     for k, text in enumerate(games):
         (folder / f"{k:03}.sgf").write_text(text)
@@ -72,13 +70,11 @@ def build(source: Path, into: Path, *changes: str, jobs: int | None = None) -> B
 
 
 def arrays(path: Path) -> dict[str, Any]:
-    """Return all rows of a folder."""
     parts = [np.load(file) for file in sorted(path.glob("*.npz"))]
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0].files}
 
 
 def plies_of(path: Path) -> list[int]:
-    """Return the plies of the rows."""
     targets = arrays(path)["globalTargetsNC"]
     return (targets[:, 51] + targets[:, 53]).astype(int).tolist()
 
@@ -192,7 +188,6 @@ def test_results_are_weighted_by_trust(tmp_path: Path, result: str | None, known
 
 @pytest.fixture(scope="module")
 def kgs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An archive of random games."""
     folder = tmp_path_factory.mktemp("kgs")
     games = [record(k, 80, 2 + k % 4 if k % 4 == 3 else 0) for k in range(40)]
     records = [each.replace(b"SZ[19]", b"SZ[19]RU[Chinese]KM[7.5]RE[B+R]BR[3d]DT[2006-07-0%d]" % (k % 9 + 1))

@@ -28,8 +28,6 @@ KINDS = ["residual", "pooling", "bottleneck", "rotary", "gated"]
 
 
 class State(dict):
-    """A state dict, made from the parts of a network file."""
-
     def conv(self, key, conv, rows=None, of=0):
         self._rows(f"{key}.weight", conv.weights.transpose(3, 2, 0, 1), rows, of)
 
@@ -87,7 +85,6 @@ class State(dict):
 
 
 def checkpoint(file, **config):
-    """Return a checkpoint whose averaged weights are those of a network file."""
     state, trunk, policy, value = State(), file.trunk, file.policy, file.value
     state.conv("conv_spatial", trunk.conv)
     state.linear("linear_global", trunk.globals)
@@ -157,7 +154,6 @@ def _net(kinds=KINDS, **options):
     ids=str,
 )  # fmt: skip
 def test_outputs_equal(tmp_path, options):
-    """A checkpoint computes what the network computes whose weights it has."""
     file = _net(**options)
     saved = checkpoint(file)
     torch.save(saved, tmp_path / "model.ckpt")
@@ -239,7 +235,6 @@ def _fails(path: Path, saved, reason: str) -> None:
 
 
 def test_damaged(tmp_path, monkeypatch):
-    """Foreign, damaged and hostile files are one line."""
     path = tmp_path / "model.ckpt"
     for saved in ([1], {"model": 3}, {"model": {"a": 1}}, {"model": {1: torch.zeros(1)}}, {"a": 1}):
         _fails(path, saved, "is not a checkpoint of KataGo, or a damaged one")
@@ -261,7 +256,6 @@ def test_damaged(tmp_path, monkeypatch):
 
 
 def test_commands(tmp_path):
-    """A checkpoint is described, predicts, and is written as KataGo's network file."""
     path, out, game = tmp_path / "b5.ckpt", tmp_path / "net.bin.gz", tmp_path / "game.sgf"
     torch.save(checkpoint(_net()), path)
     game.write_bytes(b"(;SZ[9];B[ee];W[cc])")

@@ -378,7 +378,6 @@ BUILT = {"kind": "examples", "name": "mine", "title": "mine", "planes": "katago2
 
 
 def row_ids(batch: Batch) -> list[tuple[int, int]]:
-    """Return (id, ply) of each row."""
     return list(zip(batch.game.tolist(), batch.ply.tolist()))
 
 

@@ -27,7 +27,6 @@ WORDS = (
 
 
 def games(count: int = 1, **columns: Any) -> pa.RecordBatch:
-    """Return rows of a catalogue for records with these fields."""
     fields = {name: [value] * count for name, value in columns.items()}
     text = {name: pa.array(fields.get(name, [None] * count), pa.string()) for name in WORDS}
     typed, _ = parse_fields(fields.get("format", ["sgf"])[0], text, known_programs())
@@ -36,7 +35,6 @@ def games(count: int = 1, **columns: Any) -> pa.RecordBatch:
 
 
 def one(source: str = "kgs", **columns: Any) -> np.ndarray:
-    """Return [2, 192] for a game with these fields."""
     return metadata_rows(games(**columns), source)[0]
 
 
@@ -212,7 +210,6 @@ def test_a_batch_equals_single_games():
 
 
 def known(ratings: list[list[float]], years: list[float]) -> Conditions:
-    """Return conditions of which nothing else is known."""
     return replace(Conditions.unknown(len(years)), rating=np.float32(ratings), year=np.float32(years))
 
 

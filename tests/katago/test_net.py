@@ -16,7 +16,6 @@ torch = lazy_import("torch")
 
 
 def _inputs(width: int, height: int, count: int = 2) -> tuple:
-    """Return random planes, scalars and metadata of boards."""
     random = torch.Generator().manual_seed(3)
     planes = torch.randint(0, 2, (count, 22, height, width), generator=random).float()
     planes[:, 0] = 1

@@ -25,7 +25,6 @@ from kifu.katago.net_file import KataNetFile, kata_net_bytes, read_kata_net, wri
     ids=repr,
 )  # fmt: skip
 def test_round_trip(tmp_path, net):
-    """Bytes and text are read as they were written, compressed or not."""
     for suffix in (".bin.gz", ".txt.gz", ".bin", ".txt"):
         path = tmp_path / f"net{suffix}"
         net.binary = suffix.startswith(".bin")
@@ -44,7 +43,6 @@ def _fails(path, data: bytes, reason: str) -> None:
 
 
 def test_truncated(tmp_path):
-    """A file that ends anywhere is an error."""
     data = kata_net_bytes(small_net())
     zipped = gzip.compress(data)
     for end in range(0, len(data) - 2, len(data) // 40):
@@ -107,7 +105,6 @@ def test_hostile(tmp_path, monkeypatch):
 
 
 def test_nested_too_deep(tmp_path):
-    """Bottlenecks inside each other are read to a limit."""
     net = small_net(["bottleneck"])
     blocks = net.trunk.blocks
     for _ in range(5):
@@ -122,7 +119,6 @@ def _text(net: KataNetFile) -> KataNetFile:
 
 
 def test_inspect(tmp_path):
-    """`kifu inspect` and `kifu nets` describe a file in the same way."""
     path = tmp_path / "net.bin.gz"
     write_kata_net(path, small_net(["bottleneck", "bottleneck", "pooling"], human=True))
     done = run("inspect", path)

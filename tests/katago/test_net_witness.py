@@ -177,5 +177,4 @@ def _compare(net, folder, plays=0):
 
 @pytest.mark.subprocess
 def test_the_file_survives_to_the_byte():
-    """Reading and writing the wheel's file gives the same bytes."""
     assert kata_net_bytes(read_kata_net(katrain_net())) == gzip.decompress(katrain_net().read_bytes())

@@ -40,7 +40,6 @@ OPTIONAL = {"qValueTargetsNCMove": ("int16", (3, 362)), "metadataInputNC": ("flo
 
 
 def cuts(rows: KataRows, *at: int) -> Iterator[KataRows]:
-    """Divide rows into parts."""
     bounds = [0, *at, rows.size]
     for start, stop in itertools.pairwise(bounds):
         yield rows.part(start, stop)
@@ -188,7 +187,6 @@ def test_a_disk_that_is_full_before_the_first_file(tmp_path, monkeypatch):
 
 
 def save(path: Path, arrays: dict, method: int = zipfile.ZIP_DEFLATED, suffix: str = ".npy") -> Path:
-    """Write an npz file with NumPy."""
     with zipfile.ZipFile(path, "w", method) as file:
         for name, values in arrays.items():
             buffer = io.BytesIO()
@@ -313,7 +311,6 @@ def header(text: str, version: bytes = b"\1\0") -> bytes:
 
 
 def raw(path: Path, **members: bytes) -> Path:
-    """Write SMALL with other bytes for some members."""
     save(path, {name: values for name, values in ARRAYS_6.items() if name not in members})
     with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as file:
         for name, data in members.items():
@@ -322,7 +319,6 @@ def raw(path: Path, **members: bytes) -> Path:
 
 
 def claim(shape: str, descr: str = "<f4", size: int = 6 * 19 * 4) -> bytes:
-    """Return an array of zeros with this header."""
     return header(f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}\n") + bytes(size)
 
 

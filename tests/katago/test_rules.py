@@ -37,7 +37,6 @@ NAMES = {
 
 @pytest.mark.parametrize("expected", NAMES)
 def test_named_rules_parse_in_any_case(expected):
-    """In any case, with surrounding space."""
     for spelled in NAMES[expected].split():
         name = spelled.replace("~", " ")
         for text in (name, name.upper(), name.title(), f" \t{name}\r\n"):
@@ -103,7 +102,6 @@ def test_unknown_rules_raise(text):
 
 
 def test_str_round_trips():
-    """In both forms, for all combinations of rules."""
     seen = set()
     for ko in ("simple", "positional", "situational", "spight"):
         for scoring in ("area", "territory"):

@@ -131,7 +131,6 @@ def test_history_inclusion_has_katagos_distribution(trained: Trained) -> None:
 
 
 def _coins(n: int) -> Any:
-    """For one long game, and many games of one move."""
     batch = catalogue_rows(moves=[[9]])
     games, rows = game_arrays(batch), np.zeros(n, np.int64)
     rules = np.repeat(_game_rules("japanese"), n)
@@ -201,8 +200,6 @@ def _play(seed: int, width: int, height: int, plies: int, territory: bool, handi
 
 
 def _flat(played: Played) -> GameArrays:
-    """Return the game's arrays."""
-
     def word(point: tuple[int, int] | None, colour: int) -> int:
         p = played.width * played.height if point is None else point[1] * played.width + point[0]
         return p | (WHITE_BIT if colour == WHITE else 0)
@@ -286,7 +283,6 @@ def test_targets_equal_the_slow_reference(
 
 
 def _one(moves: list[int], rules: str = "japanese", **options: Any) -> Targets:
-    """Return the targets of all moves of a game on 19 x 19."""
     span = _span([len(moves)], **options)
     games = game_arrays(catalogue_rows(moves=[moves]))
     ply = np.arange(len(moves), dtype=np.int32)

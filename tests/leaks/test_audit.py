@@ -42,7 +42,6 @@ from serializing import ENGINE, SerializingExecutor, install
 
 
 def batch(games, **columns):
-    """Return rows of a catalogue."""
     arrays = flat(games)
     canonical, opening = hash_whole_games(arrays)
     return rows(
@@ -53,7 +52,6 @@ def batch(games, **columns):
 
 
 def hashed(games, **columns):
-    """Return [(game, hash, stones)] of all positions."""
     found = hash_positions(game_arrays(batch(games, **columns)))
     return list(zip(found.game.tolist(), found.hashes.tolist(), found.stones.tolist()))
 

@@ -19,5 +19,4 @@ def quick() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """30 games of random moves, about 1,100 positions."""
     return make(tmp_path_factory.mktemp("games"))

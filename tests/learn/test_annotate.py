@@ -36,13 +36,11 @@ torch = lazy_import("torch")
 
 @pytest.fixture(scope="module")
 def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Eight games of 36 moves on 9 x 9, passes among them, and one on 11 x 11."""
     return evaluated.make(tmp_path_factory.mktemp("games"))
 
 
 @pytest.fixture(scope="module")
 def nets(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """A net with passes and value, and one without."""
     folder = tmp_path_factory.mktemp("nets")
     return [
         tiny_net(folder / "run.safetensors", passes=True, heads=("value",)),

@@ -43,7 +43,6 @@ def net(tmp_path_factory: pytest.TempPathFactory) -> learn.net.Net:
 
 
 def assert_score(score: Score, seen: list[Seen]) -> None:
-    """The score of these positions, computed naively."""
     assert score.positions == len(seen)
     assert score.accounts == len({each.account for each in seen})
     for top in (1, 3, 5):
@@ -292,7 +291,6 @@ def test_games_of_passes_only(net: learn.net.Net, tmp_path: Path) -> None:
 
 
 def test_real_games(shared: Path, tmp_path: Path) -> None:
-    """Archives as they are, on 19 x 19."""
     net = learn.net.open_net(tiny_net(tmp_path / "net.safetensors", size=19))
     found = learn.evaluate.evaluate(
         net, shared / "data/kgs/KGS-2016_02-19-577-.tar.gz", learn.results.EvalOptions(per_game=1, legal=True)

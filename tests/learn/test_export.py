@@ -162,7 +162,6 @@ def test_metadata(tmp_path: Path) -> None:
 
 @pytest.fixture
 def converted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A net that every export writes."""
     path = tiny_net(tmp_path / "one.safetensors", "blog", size=5, seed=1)
     convert, made = learn.export._convert, []
 
@@ -177,7 +176,6 @@ def converted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.slow
 def test_failed_exports_leave_no_file(converted: Path, tmp_path: Path) -> None:
-    """An export that differs from the net, and one that cannot be written."""
     other = learn.net.open_net(tiny_net(tmp_path / "other.safetensors", "blog", size=5, seed=0))
     with pytest.raises(
         OutputError, match="policy of the exported net other differs from the original; nothing written"
@@ -214,7 +212,6 @@ def test_a_missing_net(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A net of all outputs and inputs, with its ONNX file beside it."""
     path = tiny_net(
         tmp_path_factory.mktemp("nets") / "net.safetensors", passes=True, heads=("value", "ownership"),
         inputs=tuple(INPUTS), games=[7, 3],
@@ -383,7 +380,6 @@ def kata_onnx(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 @pytest.mark.subprocess
 def test_kata_net_without_torch(tmp_path: Path, kata_onnx: bytes) -> None:
-    """Commands predict by the ONNX file without torch, and describe it."""
     path, game = tmp_path / "net.onnx", tmp_path / "game.sgf"
     path.write_bytes(kata_onnx)
     game.write_bytes(b"(;SZ[9]RU[Japanese]KM[6.5];B[ee];W[cc])")

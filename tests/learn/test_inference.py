@@ -62,7 +62,6 @@ def opened(folder: Path, *arguments: object, **options: object) -> learn.net.Net
 
 @pytest.fixture(scope="module")
 def net(tmp_path_factory: pytest.TempPathFactory) -> learn.net.Net:
-    """On 9 x 9, with all that a net may tell."""
     return opened(tmp_path_factory.mktemp("net"), passes=True, heads=("value", "ownership"))
 
 
@@ -288,7 +287,6 @@ def test_superko(tmp_path: Path) -> None:
 
 
 def test_positions_without_legal_moves(tmp_path: Path) -> None:
-    """On one point every stone is a suicide."""
     for passes in (False, True):
         predictor = opened(tmp_path, "b1c8", size=2, passes=passes)
         asked = NetPositions.from_moves([[]], 1)

@@ -37,7 +37,6 @@ BRIEF = ["residual", "pooling", "learned"]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with nets, a game, and a catalogue."""
     folder = tmp_path_factory.mktemp("kata")
     write_kata_net(folder / "net.bin.gz", small_net(BRIEF))
     write_kata_net(folder / "human.bin.gz", small_net(BRIEF, human=True))
@@ -79,7 +78,6 @@ def test_symmetries(folder):
 
 
 def test_stream_equals_predict(folder):
-    """Positions of a catalogue have the same outputs as the same positions one at a time."""
     rows = read_games([folder / "games.parquet"], (9, 9), False, 1, (*COLUMNS, *CONDITION_COLUMNS))
     spec = learn.annotate.ExampleSpec("black+white", (9, 9), labels=("move",))
     positions = NetPositions.from_source(learn.annotate.CatalogueSource(rows, spec), rows).take(np.arange(0, 150, 5))
@@ -158,7 +156,6 @@ def test_a_broken_file_is_refused(folder, tmp_path):
 
 @pytest.fixture(scope="module")
 def nets(folder: Path) -> Path:
-    """The folder, with the ONNX of both nets, a fitted mixture, and games and a set of a benchmark."""
     for name in ("net", "human"):
         learn.export.export_net(folder / f"{name}.bin.gz", folder / f"{name}.onnx")
     members = ("--net", folder / "net.bin.gz", "--net", folder / "human.onnx")
@@ -174,7 +171,6 @@ NETS = ("net.bin.gz", "net.onnx", "human.onnx", "net.bin.gz+small", "two.mix")
 @pytest.mark.subprocess
 @pytest.mark.parametrize("name", NETS)
 def test_commands(nets, tmp_path, name):
-    """All commands that take a net take network files, their ONNX and mixtures."""
     net, games, board = nets / name, nets / "games.parquet", ("--board", "9x9")
 
     def done(command: str, *arguments: object) -> str:

@@ -27,7 +27,6 @@ learn = lazy_import("kifu.learn")
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with nets of different outputs, a catalogue, and a mixture that was fitted to it."""
     folder = tmp_path_factory.mktemp("mix")
     tiny_net(folder / "full.safetensors", passes=True, heads=("value", "ownership"), seed=1)
     tiny_net(folder / "plain.safetensors", planes="black+white", seed=2)
@@ -40,7 +39,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def given(folder: Path, *nets: str) -> list[object]:
-    """Return the options for nets of a folder."""
     return [part for net in nets for part in ("--net", folder / f"{net}.safetensors")]
 
 
@@ -50,7 +48,6 @@ def mixture(folder: Path, *nets: str) -> learn.inference.Net:
 
 @pytest.fixture(scope="module")
 def positions(folder: Path) -> NetPositions:
-    """All positions of the catalogue."""
     rows = read_games([folder / "games.parquet"], (9, 9), False, 1, (*COLUMNS, *CONDITION_COLUMNS))
     spec = learn.annotate.ExampleSpec("black+white", (9, 9), labels=("move",))
     return NetPositions.from_source(learn.annotate.CatalogueSource(rows, spec), rows)
@@ -209,7 +206,6 @@ def test_damaged_files(folder, key, value, words):
 
 
 def test_changed_nets(folder, tmp_path):
-    """A net that is missing, changed or in another folder is an error."""
     (tmp_path / "people.mix").write_bytes((folder / "people.mix").read_bytes())
     is_error(run("inspect", tmp_path / "people.mix"), "is a mixture with full.safetensors, which is not beside it")
     tiny_net(tmp_path / "full.safetensors", passes=True, seed=9)
@@ -225,7 +221,6 @@ def test_changed_nets(folder, tmp_path):
 
 
 def test_commands(folder, tmp_path):
-    """A mixture is a net wherever a net is named."""
     mixed = "+".join(str(folder / f"{net}.safetensors") for net in ("full", "other"))
     fitted, (game, games) = str(folder / "people.mix"), (tmp_path / "game.sgf", folder / "games.parquet")
     game.write_bytes(b"(;SZ[9];B[ee];W[cc])")

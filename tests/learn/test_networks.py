@@ -34,7 +34,6 @@ CARD = Path(__file__).parents[2] / "docs/nets.md"
 def net_for(
     name: str, planes: str = "seven", width: int = 5, height: int = 5, seed: int = 0, **more: object
 ) -> learn.networks.Network:
-    """Return a net on a small board with random weights, in evaluation mode."""
     torch.manual_seed(seed)
     encoder = find_encoder(planes, width, height)
     rim = encoder.plane_set.padding
@@ -43,7 +42,6 @@ def net_for(
 
 
 def random_planes(net: learn.networks.Network, batch: int = 2, seed: int = 0) -> torch.Tensor:
-    """Return random zeros and ones."""
     config, draw = net.config, torch.Generator().manual_seed(seed)
     shape = (batch, config.planes, config.height + 2 * config.rim, config.width + 2 * config.rim)
     return torch.randint(0, 2, shape, generator=draw).float()
@@ -215,7 +213,6 @@ def test_nets_of_any_size_are_translation_invariant(name):
 
 
 def turned(x: torch.Tensor, k: int) -> torch.Tensor:
-    """Transform [..., H, W] by symmetry k of `kifu.point.symmetries`."""
     x = x.flip(-1) if k & 1 else x
     x = x.flip(-2) if k & 2 else x
     return x.transpose(-1, -2) if k & 4 else x
@@ -410,7 +407,6 @@ def test_the_largest_and_the_smallest_nets():
 
 
 def one_step(net: learn.networks.Network, optimiser: torch.optim.Optimizer) -> None:
-    """Train one step on a tiny batch and check all gradients and weights."""
     net.train()
     output = ask(net, random_planes(net, 4))
     moves = torch.arange(4) % net.config.moves

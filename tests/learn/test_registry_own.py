@@ -270,7 +270,6 @@ TRANSFORMER = "point_transformer:PointTransformer"
 
 @pytest.fixture
 def transformer(monkeypatch: pytest.MonkeyPatch) -> learn.networks.Network:
-    """The transformer with all inputs and outputs for boards with a rim, in evaluation mode."""
     monkeypatch.syspath_prepend(ROOT / "examples")
     learn.registry.import_net(TRANSFORMER)
     torch.manual_seed(0)

@@ -31,7 +31,6 @@ READERS: dict[str, Callable[[Path], object]] = {
 
 @pytest.fixture(scope="module")
 def stopped(games: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that was stopped after two steps."""
     folder = tmp_path_factory.mktemp("run")
     with interrupted(2):
         learn.train.train(tiny(average=0.9), [games], folder)
@@ -39,7 +38,6 @@ def stopped(games: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def refused(path: Path) -> str:
-    """Return the line that is said of a file."""
     with pytest.raises(SourceError if path.name == "match.json" else FormatError) as caught:
         READERS[path.name](path)
     assert str(path) in str(caught.value)

@@ -46,7 +46,6 @@ torch = lazy_import("torch")
 
 @pytest.fixture(scope="module")
 def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Real games, from which a net can learn."""
     path = tmp_path_factory.mktemp("sample") / "games.parquet"
     ingest([SAMPLE], path)
     return path
@@ -159,7 +158,6 @@ def test_a_step_of_every_optimiser_lowers_the_loss_of_every_net(net: str, kind: 
 
 
 def inputs_of(net: str) -> list[str]:
-    """Return the global inputs that a network requires."""
     return list(learn.registry.find_net(net).inputs)
 
 
@@ -642,7 +640,6 @@ def test_runs_that_cannot_be_resumed(games: Path, sample: Path, tmp_path: Path) 
 
 @pytest.mark.slow
 def test_a_nan_loss_stops_the_run(games: Path, tmp_path: Path) -> None:
-    """The previous checkpoint stays."""
     kept: dict[int, bytes] = {}
     forward = learn.loss.PolicyModule.forward
 

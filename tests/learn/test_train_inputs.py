@@ -39,7 +39,6 @@ def ranked_game(k: int) -> bytes:
 
 @pytest.fixture(scope="module")
 def ranked(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run whose games differ by the ranks of their players."""
     folder = tmp_path_factory.mktemp("ranked")
     games = archive(folder, [ranked_game(k) for k in range(20)])
     changes = {"board": "5x5", "augment": False, "validation": 0, "batch_size": 20, "steps": 60}

@@ -241,14 +241,11 @@ def test_a_net_that_is_gone_at_the_end(tmp_path: Path) -> None:
 
 
 def positions(recipe: Any, games: Path) -> set[tuple[int, int]]:
-    """Return the training positions as (id, ply)."""
     source = learn.data.read_training_games(recipe, [games], [], 1).train
     return set(row_ids(Loader(source, LoaderConfig(shuffle=None, augment=False, jobs=1), 64)))
 
 
 def batches(data: learn.data.TrainingData) -> Iterator[tuple[set[tuple[int, int]], tuple[int, int]]]:
-    """Yield the rows of each batch of the present epoch, and the next position."""
-
     def record(
         self: learn.data.TrainingData, result: dict[str, torch.Tensor], position: tuple[int, int], teachers: Any = ()
     ) -> Any:

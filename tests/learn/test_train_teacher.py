@@ -31,7 +31,6 @@ def a_net(path: Path, seed: int = 0, planes: str = "own+opp+last3", **changes: A
 
 
 def first_batch(recipe: Any, games: Path) -> learn.data.TrainingBatch:
-    """Return the first batch of a recipe with the teachers' targets."""
     data = learn.data.TrainingData(recipe, learn.data.read_training_games(recipe, [games], [], 1))
     return teacher.Teachers(recipe, data.games, torch.device("cpu")).label(next(iter(data.batches())))
 

@@ -61,7 +61,6 @@ def build_games(folder, games, version):
 
 
 def twin(game, version):
-    """Return the program's examples of a record, or None if it failed."""
     try:
         return examples_of(game, version)
     except RefusedError:
@@ -73,7 +72,6 @@ def twin(game, version):
 
 @pytest.fixture(scope="module")
 def synthetic(shared):
-    """Every file of the synthetic records, by name."""
     with tarfile.open(shared / "reference/kgsgo/synthetic.tar.gz") as file:
         return {Path(entry.name).name: file.extractfile(entry).read() for entry in file if entry.isfile()}
 
@@ -202,7 +200,6 @@ def spell(point):
 
 
 def check(source, listed, version):
-    """Compare a build of these records with the twin."""
     for k, (game, made) in enumerate(zip(listed, build_games(source, listed, version))):
         expected = twin(game, version)
         if expected is None:
@@ -240,7 +237,6 @@ def test_broken_records_are_dropped_with_their_reason(tmp_path, version):
 @pytest.mark.slow
 @pytest.mark.parametrize("version", [1, 2])
 def test_real_games(shared, tmp_path, version):
-    """Some games of each archive, of all kinds."""
     chosen = []
     for path in sorted((shared / "data/kgs").glob("KGS-200*")):
         listed = members(path)

@@ -139,7 +139,6 @@ def rows(drawing):
 
 
 def planes_of(drawing):
-    """The planes before Black's pass on the drawn board."""
     lines = rows(drawing)
     at = {
         symbol: [(x, y) for y, line in enumerate(lines) for x, its in enumerate(line) if its == symbol]

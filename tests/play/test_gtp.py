@@ -179,7 +179,6 @@ words = st.deferred(
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.lists(words, max_size=4).map(" ".join) | st.binary(max_size=30), min_size=25, max_size=25))
 def test_each_line_gets_one_response(sent: list[str | bytes]) -> None:
-    """A thousand lines in all."""
     asked = [line.encode() if isinstance(line, str) else line for line in sent]
     flat = [part for line in asked for part in line.split(b"\n") if not re.match(rb"[\d\s\0-\x1f]*quit", part)]
     out = answers(reported(scripted_engine(), b"\n".join(flat) + b"\n"))
@@ -491,7 +490,6 @@ def test_the_command_plays(net: Path) -> None:
 
 @pytest.fixture
 def analysing(net: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """The command, in the middle of an analysis."""
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     with limited(subprocess.Popen([KIFU, "gtp", "--net", net], **pipes)) as process:
         process.stdin.write(b"lz-analyze b 1\n")

@@ -33,7 +33,6 @@ COUNTS = engine(final_score="B+3.5")
 
 
 def play(a: str, b: str, output: Path, *, rules: MatchRules = MatchRules(), **options: Any) -> Match:  # noqa: B008
-    """Play a match with these options."""
     return play_match(a, b, output, rules=rules, options=MatchOptions(**options))
 
 
@@ -315,7 +314,6 @@ def test_openings_of_a_catalogue(tmp_path: Path) -> None:
 
 
 def children(process: int) -> list[int]:
-    """All that descend from a process."""
     found, at = [process], 0
     while at < len(found):
         with contextlib.suppress(FileNotFoundError):  # it has just ended
@@ -380,7 +378,6 @@ CHINESE = Rules.named("chinese")
 
 
 def forms(opening: Opening, size: int) -> set[Opening]:
-    """The opening as it looks under each symmetry."""
     return {tuple(form[list(opening)].tolist()) for form in symmetries(size, size)}
 
 

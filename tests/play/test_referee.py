@@ -38,13 +38,11 @@ QUICK = MatchRules(size=5, komi=0.5, move_seconds=0.5, start_seconds=20)
 def play(
     black: str, white: str, opening: Opening = (), rules: MatchRules = RULES, scorer: str | None = None
 ) -> tuple[GameOutcome, dict[int, bytes]]:
-    """A game between programs as `engine` makes them."""
     counts = None if scorer is None else parse_command(scorer)
     return play_game(parse_command(black), parse_command(white), opening, rules, counts, threading.Event())
 
 
 def moves(words: str, size: int = 5) -> tuple[int, ...]:
-    """Black's and White's in turn."""
     return tuple(parse_gtp(word, size) | (k % 2) * WHITE_BIT for k, word in enumerate(words.split()))
 
 

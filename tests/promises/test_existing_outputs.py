@@ -41,7 +41,6 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def call(
     request: pytest.FixtureRequest, inputs: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., Done]:
-    """Run a command on the first or on other inputs."""
     monkeypatch.chdir(tmp_path)
     shutil.copy(f"{inputs['a']}.parquet", "g.parquet")
     first, other, path = COMMANDS[request.param]

@@ -62,7 +62,6 @@ def extremes(kind: pa.DataType) -> list[Any]:
 
 
 def write(path: Path, name: str, value: Any) -> Path:
-    """Write GAMES with one value of the second game replaced."""
     kind = SCHEMA.field(name).type
     plain = pa.int32() if pa.types.is_date(kind) else kind
     column = GAMES.column(name).cast(plain).to_pylist()
@@ -232,7 +231,6 @@ PLAIN = {
 
 
 def uses(path: Path) -> list[Callable[[], Any]]:
-    """Return what may be done with a catalogue."""
     labels = ["move", "next5", "result", "ownership", "ranks", "komi"]
     chosen = kifu.PositionFilter(passes=True)
     return [

@@ -148,7 +148,6 @@ def shown(arguments: Arguments, terminal: bool) -> tuple[str, str]:
 
 
 def problems(text: str) -> list[str]:
-    """Return what is wrong with an output, and where."""
     faults = {
         "unprintable": "".join(sorted({f"|{re.escape(c)}" for c in text if not c.isprintable() and c != "\n"}))[1:],
         "forged": rf"(?m)^\s*{LIE}",
@@ -160,7 +159,6 @@ def problems(text: str) -> list[str]:
 
 
 def common(world: Path) -> Iterator[Arguments]:
-    """Yield arguments that no command takes."""
     yield from ([f"--{EVIL}"], [EVIL] * 4, [world / PATH] * 2, ["--json", world / PATH / "x"])
     yield from (["--jobs", EVIL], ["-o", f"s3://{EVIL}"], ["--set", EVIL])
     yield from ([world / f"{PATH}.parquet", option, "\udcff"] for option in ("--player", "--set", "--net"))

@@ -60,7 +60,6 @@ def test_packages_import_only_earlier_packages(parsed: Parsed) -> None:
 
 
 def test_modules_have_no_import_cycles(parsed: Parsed) -> None:
-    """Imports inside functions count."""
     graph = size.import_graph({size.module_name(path, SOURCE): tree for path, tree in parsed.trees.items()})
     assert size.circles(graph) == []
 

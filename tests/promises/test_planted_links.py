@@ -79,7 +79,6 @@ def audit_hook() -> None:
 
 
 def recorded_paths(line: str) -> list[str]:
-    """Return the paths that a command writes to, which runs in the working directory."""
     global _written
     _written = []
     try:
@@ -92,7 +91,6 @@ def recorded_paths(line: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with archives, a catalogue, a folder of parts and recipes."""
     folder = tmp_path_factory.mktemp("inputs")
     for name, seed in (("kgs", 1), ("kgs2", 2)):
         (folder / name).mkdir()

@@ -19,7 +19,6 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def transcript() -> list[tuple[str, list[str]]]:
-    """Return the commands of the console blocks, each with the output that follows."""
     pairs: list[tuple[str, list[str]]] = []
     for block in re.findall(r"^```console\n(.*?)^```", README.read_text("utf-8"), re.MULTILINE | re.DOTALL):
         for line in block.splitlines():

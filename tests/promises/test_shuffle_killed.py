@@ -46,7 +46,6 @@ main()
 
 @pytest.fixture(scope="module")
 def games(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Four catalogues, each of them a shard."""
     folder = tmp_path_factory.mktemp("games")
     for year in range(2001, 2005):
         archive(folder, records(25, year), year=year)
@@ -58,7 +57,6 @@ def games(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 @pytest.fixture(scope="module")
 def expected(games: list[Path], tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """The data set, sorted in memory."""
     folder = tmp_path_factory.mktemp("expected")
     (built,) = build(load_recipe("agz17", ['clean="legal"']), games, folder, sets=["train"], jobs=1)
     assert built.manifest.examples * 782 > 20 * WINDOW

@@ -53,8 +53,6 @@ def special(folder: Path, kind: str) -> Path:
 
 @contextmanager
 def time_limit(seconds: int) -> Iterator[None]:
-    """Interrupt what blocks."""
-
     def interrupt(*_: object) -> None:
         raise TimeoutError
 

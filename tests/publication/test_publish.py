@@ -41,7 +41,6 @@ SHARES = ["split.sets.train=2.0", "split.sets.validation=1.0", "split.sets.test=
 
 
 def make_sets(folder: Path, archives: int = 2) -> Path:
-    """Write a catalogue of so many archives of 30 games, and split it."""
     for k in range(archives):
         archive(folder / "kgs", records(30, k), year=2001 + k)
     ingest(folder / "kgs", folder / "games.parquet")
@@ -56,7 +55,6 @@ def sets(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def published(sets: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A publication of the sets."""
     folder = tmp_path_factory.mktemp("published") / "out"
     named = {"author": "A. U. Thor", "url": "https://example.org/games", "doi": "10.5281/zenodo.1234"}
     kifu.publish(sets, folder, title='Games: "1 * 2"', licence="cc-by-4.0", date="2026-01-31", **named)
@@ -347,7 +345,6 @@ def test_kills_leave_the_old_folder_the_new_one_or_none(sets: Path, tmp_path: Pa
 
 
 def compare(folder: Path, old: dict[str, list[Path]], new: dict[str, list[Path]], examples: bool = False):
-    """Return the changes, and the rows of changes.parquet."""
     kind = EXAMPLES if examples else CATALOGUE
     with silent("", None, "") as bar, AtomicFile(folder / "changes.parquet") as output:
         found = write_changes("1.0.0", old, new, kind, output, bar)
@@ -369,7 +366,6 @@ def naive(old: list[tuple], new: list[tuple]) -> dict[str, int]:
 
 
 def written(folder: Path, name: str, games: list[tuple]) -> dict[str, list[Path]]:
-    """Write the games, by split, each split as two files."""
     files: dict[str, list[Path]] = {}
     for part in sorted({game[0] for game in games}):
         chosen = [game[1:] for game in games if game[0] == part]

@@ -39,7 +39,6 @@ def recipe(**changes: Any) -> ExamplesRecipe:
 
 @pytest.fixture(scope="module")
 def kgs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two archives; two of their games cannot be used."""
     folder = tmp_path_factory.mktemp("kgs")
     archive(folder, [*records(20, 1), BROKEN["OCCUPIED"], BROKEN["WRONG_SIZE"]], year=2001)
     archive(folder, records(15, 2), year=2002)
@@ -48,7 +47,6 @@ def kgs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def games(kgs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Their catalogue."""
     path = tmp_path_factory.mktemp("catalogue") / "some.parquet"
     ingest(kgs, path)
     return path
@@ -60,7 +58,6 @@ def read(path: Path) -> Batch:
 
 
 def usable(path: Path) -> list[tuple[int, int, kifu.Game]]:
-    """Row, id and game of the kept rows on 19 x 19."""
     (batch,) = open_catalogue(path).batches(("id", "drop"))
     rows = zip(batch["id"].to_pylist(), batch["drop"].to_pylist(), open_catalogue(path).games())
     return [(k, key, game) for k, (key, drop, game) in enumerate(rows) if drop is None and game.width == 19]

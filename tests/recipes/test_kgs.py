@@ -166,7 +166,6 @@ RECIPE = load_recipe("kgsgo-v2")
 
 
 def archives(*games, year=2001):
-    """One archive a year, with so many games each."""
     return [parse_archive_name(f"KGS-{year + k}-19-{count}-.zip") for k, count in enumerate(games)]
 
 

@@ -45,7 +45,6 @@ GAMES = {2001: records(12, 1), 2002: records(9, 2), 2003: [*records(8, 3), recor
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory):
-    """A folder of three archives."""
     folder = tmp_path_factory.mktemp("source")
     for year, games in GAMES.items():
         archive(folder, games, year=year)
@@ -132,7 +131,6 @@ def test_of_two_files_of_one_archive_the_first_is_read(source, tmp_path):
 
 
 def page(folder, years):
-    """An index page that lists the archives of these years, in that order."""
     names = {year: f"KGS-{year}-19-{len(games)}-" for year, games in GAMES.items()}
     links = (
         f'<a href="https://example.org/{names[year]}.{kind}">x</a>' for year in years for kind in ("zip", "tar.gz")
@@ -265,6 +263,7 @@ FOREIGN = {
     "no JSON": lambda dat, manifest: replaced(manifest, lambda data: data[:-20]),
     "other games": lambda dat, manifest: replaced(manifest, lambda data: data.replace(b'"games":1', b'"games":2')),
     "a foreign manifest": lambda dat, manifest: (manifest.write_bytes(b"mine"), dat.unlink()),
+    "a folder": lambda dat, manifest: (manifest.unlink(), manifest.mkdir()),
 }
 SPOILS = {
     "no file": lambda dat, manifest: dat.unlink(),
@@ -326,14 +325,6 @@ def test_another_recipe_or_index_is_built_anew(source, tmp_path):
     assert again.manifest == first.manifest
 
 
-def test_a_folder_where_the_manifest_belongs(source, tmp_path):
-    (built,) = make(source, tmp_path)
-    manifest_path(built.path).unlink()
-    manifest_path(built.path).mkdir()
-    with pytest.raises(OutputError, match=r"\.dat exists and is not an intact output of kifu"):
-        make(source, tmp_path)
-
-
 # What a bad game or archive costs
 
 
@@ -369,7 +360,6 @@ def test_only_bad_games(tmp_path):
 
 
 def refused(tmp_path, match, error=SourceError, **options):
-    """A build of what lies in "source" raises one clear line and leaves nothing."""
     with pytest.raises(error, match=match) as caught:
         build(RECIPES[2], [tmp_path / "source"], tmp_path / "into", **({"sets": ["archives"]} | options))
     assert "\n" not in str(caught.value)
@@ -564,19 +554,16 @@ def reference(shared):
 
 @pytest.fixture(scope="module")
 def four(shared):
-    """The archives of which the program's output is at hand."""
     return [next((shared / "data/kgs").glob(f"KGS-{year}-*")) for year in YEARS]
 
 
 @pytest.fixture(scope="module")
 def md5s(reference):
-    """File name -> md5, as the program's files had them."""
     return {name: md5 for md5, name in map(str.split, (reference / "md5.txt").read_text().splitlines())}
 
 
 @pytest.fixture(scope="module")
 def built(four, reference, tmp_path_factory):
-    """The test set of both recipes."""
     folder = tmp_path_factory.mktemp("built")
     index = reference / "cached_indexpage.html"
     return {v: build(load_recipe(f"kgsgo-v{v}"), four, folder, sets=["test"], index=index)[0] for v in (1, 2)}

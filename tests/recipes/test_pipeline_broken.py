@@ -41,7 +41,6 @@ def source(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def good(source, tmp_path_factory):
-    """Every file of an undisturbed run, by name."""
     into = tmp_path_factory.mktemp("good")
     build(RECIPE, [source], into, sets=SETS, jobs=1)
     files = tree(into)
@@ -115,7 +114,6 @@ def test_an_exception_leaves_the_older_file(source, good, tmp_path):
 
 @pytest.fixture
 def mounted(tmp_path):
-    """Mounts a small file system in memory, if this machine lets us."""
     folder = tmp_path / "mounted"
     folder.mkdir()
 
@@ -158,7 +156,6 @@ def test_a_disk_without_a_free_inode(source, good, mounted):
 
 @pytest.mark.subprocess
 def test_a_read_only_disk(source, good, mounted):
-    """At first; and with files on it, which stay."""
     folder = mounted("ro")
     with pytest.raises(OutputError, match="Read-only file system"):
         build(RECIPE, [source], folder / "into", sets=SETS)
@@ -188,7 +185,6 @@ def test_a_folder_that_may_not_be_written_to(source, tmp_path):
 
 
 def start(into, *sources, pause=0.02, jobs=2, sets=SETS):
-    """Start a slow build, as a context that ends within two minutes."""
     words = ["build", into, pause, jobs, ",".join(sets), *sources]
     command = [sys.executable, str(HERE / "support" / "slow_writer.py"), *map(str, words)]
     return limited(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))

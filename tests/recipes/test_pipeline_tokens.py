@@ -34,7 +34,6 @@ def recipe(**changes: Any) -> TokensRecipe:
 
 
 def assert_round_trip(chosen: TokensRecipe, catalogue: Path, folder: Path) -> None:
-    """Build, and compare each game with its row of the catalogue."""
     reports = build(chosen, catalogue, folder)
     decoded = {}
     for report in reports:

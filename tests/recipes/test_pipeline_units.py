@@ -40,7 +40,6 @@ SPLIT = {"kind": "hash", "sets": {"train": 2.0, "test": 1.0}}
 
 @pytest.fixture(scope="module")
 def kgs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two archives; some of their games cannot be used."""
     folder = tmp_path_factory.mktemp("kgs")
     properties = b"SZ[19]RU[Chinese]KM[7.5]RE[B+R]BR[3d]DT[2006-07-01]"
     for year in (2001, 2002):
@@ -51,7 +50,6 @@ def kgs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def catalogues(kgs: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Their catalogues, in row groups of five games."""
     folder = tmp_path_factory.mktemp("catalogues")
     paths = []
     for number, source in enumerate(sorted(kgs.iterdir())):

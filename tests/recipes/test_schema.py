@@ -35,8 +35,6 @@ without = "test"
 
 @pytest.fixture
 def file(tmp_path):
-    """Makes a recipe file, and gives its path as the command line would."""
-
     def make(content):
         path = tmp_path / "mine.toml"
         path.write_bytes(content if isinstance(content, bytes) else content.encode())

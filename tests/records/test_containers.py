@@ -53,7 +53,6 @@ def read(path: Path, block_bytes: int = 16 << 20) -> list[Row]:
 
 
 def read_until_error(path: Path, block_bytes: int = 16 << 20) -> tuple[list[Row], str]:
-    """Return the rows that were read and the message of the final error ("" without one)."""
     delivered: list[RecordBlock] = []
     try:
         for block in blocks(path, block_bytes=block_bytes):
@@ -241,7 +240,6 @@ def test_member_over_the_limit_is_not_read(tmp_path: Path) -> None:
 
 
 def traced(path: Path, block_bytes: int) -> tuple[list[Row], int]:
-    """Return the rows, and the peak memory of Python and NumPy in bytes."""
     read(path, block_bytes)  # compiles the kernels
     tracemalloc.start()
     try:
@@ -421,7 +419,6 @@ CENTRAL = b"PK\1\2"
 
 
 def change_central(data: bytes, at: int, new: bytes) -> bytes:
-    """Replace bytes of the first entry of the central directory."""
     at += data.index(CENTRAL)
     return data[:at] + new + data[at + len(new) :]
 
@@ -808,8 +805,6 @@ def fail(*_: object, **__: object) -> None:
 
 
 class FailingFile(LocalFile):
-    """A file on a disk that fails after some reads."""
-
     whole_reads = 0
 
     def _count(self) -> None:

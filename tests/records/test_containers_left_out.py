@@ -73,7 +73,6 @@ CERTAIN, DOUBTFUL = (".sgf", ".sgfs", ".olf"), (".txt", ".json", ".jsonl", "")
 
 
 def naive_kind(name: str) -> str:
-    """Return the kind by which a name is counted."""
     base = name.lower().rpartition("/")[2]
     if base.startswith("._") or "__MACOSX" in name.split("/"):
         return "AppleDouble"
@@ -124,7 +123,6 @@ def folder(path: Path, files: dict[str, bytes]) -> Path:
 
 
 def read_members(path: Path, block_bytes: int) -> tuple[list[str], Counter[str]]:
-    """Return the names of all members, and the counts of what is left out."""
     names, left_out = list[str](), Counter[str]()
     for block in blocks(path, block_bytes=block_bytes):
         names += [block.name(k) for k in range(len(block))]
@@ -327,7 +325,6 @@ def test_kinds_are_bounded() -> None:
 
 
 def moves_of(game: kifu.Game) -> list[str]:
-    """Return the moves as the references spell them."""
     points = (int(move) & POINT_MASK for move in game.moves)
     width, passes = game.width, game.width * game.height
     names = ["pass" if at == passes else f"{chr(97 + at % width)}{chr(97 + at // width)}" for at in points]

@@ -25,7 +25,6 @@ from readings import PASS, SETUP, STONES, Reading, W, check_members, readings, t
 
 
 def record(*lines: str, header: str = "", handicap: int = 0) -> bytes:
-    """Return a record with these lines after INI."""
     text = "".join(f"{line} \n" for line in lines)
     return f"\\HS\n{header}\\HE\n\\GS\n2 1 0\n9 0 &4\nINI 0 1 {handicap} &4\n{text}\\GE\n".encode()
 

@@ -18,7 +18,6 @@ from readings import PASS, SETUP, STONES, Reading, W, check_members, kept, readi
 
 
 def record(*moves: str, **changed: str) -> bytes:
-    """Return a record with these moves and some lines of its header changed."""
     names = ("title", "size", "white", "black", "place", "handicap", "zero", "komi", "date", "time", "result", "moves")
     lines = dict(zip(names, RECORD.splitlines())) | changed
     return "\n".join([*lines.values(), *moves]).encode() + b"\n"

@@ -42,7 +42,6 @@ def game_of(value: Any) -> Game:
 
 
 def plays(game: Game) -> str:
-    """Return setup and moves, such as "AB[pd];B[dd];W[pp]"."""
     names = {0: "AB", WHITE_BIT: "AW", 0x4000: "AE"}
     stones = [
         f"{ply or ''}{names[int(stone) & 0xC000]}[{to_sgf(int(stone) & 0x3FFF, game.width, game.height)}]"

@@ -596,7 +596,6 @@ def rows_of_words(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def written_name(name: str | None) -> str | None:
-    """Return a name as OLF can write it."""
     blanks = dict.fromkeys([*range(33), *range(127, 160), ord("_")], " ")
     name = " ".join((name or "").translate(blanks).split())
     return None if name in ("", "?") else name

@@ -38,7 +38,6 @@ PIECES = [
 
 
 def games_of(blocks: list[RecordBlock]) -> list[dict[str, Any]]:
-    """Return the games of blocks that share their data."""
     rows = []
     for parsed in (parsed for block in blocks for parsed in parse_block(block, None)):
         rows += [row_of(parsed, g) for g in range(len(parsed.games))]

@@ -70,7 +70,6 @@ TREE = {
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Write the same files to a local folder and to memory://games."""
     top = tmp_path_factory.mktemp("places") / "games"
     for name, data in TREE.items():
         put(top / name, data)
@@ -80,13 +79,11 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def url(site: Site) -> str:
-    """The address of a tar with an ETag."""
     site.files["/games.tar"], site.versions["/games.tar"] = TAR, '"1"'
     return f"{site.url}/games.tar"
 
 
 def rows(source: str | os.PathLike[str], block_bytes: int = 8192) -> list[tuple[int, str, bytes, int]]:
-    """Return the members of a container: ordinal, name, content, drop reason."""
     return [
         (int(b.member[k]), b.name(k), b.data[b.start[k] : b.stop[k]].tobytes(), int(b.drop[k]))
         for b in blocks(source, block_bytes=block_bytes)
@@ -95,7 +92,6 @@ def rows(source: str | os.PathLike[str], block_bytes: int = 8192) -> list[tuple[
 
 
 def fault(source: str) -> str:
-    """Return the message of the error in which reading a source ends."""
     with pytest.raises(SourceError) as raised:  # noqa: PT012 - all of it may raise
         for container in containers(source):
             rows(container)

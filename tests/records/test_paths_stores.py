@@ -94,8 +94,6 @@ def failing(status: int) -> Iterator[Site]:
 
 
 class Bucket(NamedTuple):
-    """The URL of the bucket "games", and the store as fsspec has it."""
-
     url: str
     files: Any
 
@@ -112,7 +110,6 @@ def bucket(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> B
 
 @pytest.fixture
 def kgs(tmp_path: Path, bucket: Bucket) -> Path:
-    """Write a folder of archives and records, also to "kgs" in the bucket."""
     top = tmp_path / "kgs"
     archive(top, records(12, 1), year=2001)
     archive(top / "b", records(9, 2), year=2002, kind="zip")

@@ -50,7 +50,6 @@ Row = tuple[int, str, bytes, int]
 
 
 def read(path: AnyPath, block_bytes: int = 1 << 20) -> list[Row]:
-    """Return ordinal, name, content and drop reason of each record."""
     return [
         (int(block.member[k]), block.name(k), block.data[block.start[k] : block.stop[k]].tobytes(), int(block.drop[k]))
         for block in blocks(path, block_bytes=block_bytes)
@@ -65,7 +64,6 @@ def put(folder: Path, data: bytes, name: str = "games.7z") -> Path:
 
 
 def refusal(path: Path) -> str:
-    """Return the error of reading, without the path."""
     with pytest.raises(SourceError) as raised:
         read(path)
     message = str(raised.value)

@@ -268,7 +268,6 @@ def test_matches_naive_parser_on_damaged_records() -> None:
 
 
 def main_line_of(tree: Tree) -> tuple[list[int], list[int]]:
-    """Return the moves and setup stones of the first children of a tree."""
     parents, moves, ends, _ = tree.nodes.T.tolist()
     first = {parent: k for k, parent in reversed([*enumerate(parents)])}
     line = [first[-1]]

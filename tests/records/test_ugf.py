@@ -20,7 +20,6 @@ HEADER: dict[str, str] = {"Ver": "UGF3,200", "Size": "19", "Hdcp": "0,6.50", "Co
 
 
 def record(*lines: str, **changed: str | None) -> bytes:
-    """Return a record with these lines in [Data] and some values of its header changed, or removed with None."""
     values = {key: value for key, value in (HEADER | changed).items() if value is not None}
     header = [f"{key}={value}" for key, value in values.items()]
     return "".join(f"{line}\n" for line in ["[Header]", *header, "[Data]", *lines]).encode()

@@ -27,7 +27,6 @@ KO = b"(;SZ[19]PB[Ada]BR[3d]PW[Bob]RE[B+R]KM[6.5];B[ba];W[ca];B[ab];W[db];B[bc];
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with an archive of the ko and two more games, and its data sets in both formats."""
     folder = tmp_path_factory.mktemp("made")
     source = archive(folder, [KO, record("a"), record("b", handicap=4)])
     for recipe in ("kgsgo-v1", "kgsgo-v2"):

@@ -72,7 +72,6 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> learn.results.EvalResults:
-    """Two nets, one with a hostile name, on games with hostile names."""
     folder = tmp_path_factory.mktemp("hostile")
     texts = []
     for k, name in enumerate(NAMES):

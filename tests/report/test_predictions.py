@@ -24,7 +24,6 @@ GAME = b"(;SZ[9]PB[Ada]PW[Bob]HA[2]AB[gc][cg];W[ee];B[ef];W[];B[de])"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A game, two more in one file, and nets with and without passes and value."""
     folder = tmp_path_factory.mktemp("predict")
     (folder / "game.sgf").write_bytes(GAME)
     (folder / "two.sgf").write_bytes(b"(;SZ[9];B[aa];W[bb])(;SZ[9:7];B[cc];W[dd])")

@@ -37,7 +37,6 @@ def catalogue(tmp_path: Path, sources: list[Path]) -> Path:
 
 @pytest.fixture
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let few games take several blocks and ranges, and spill positions."""
     monkeypatch.setattr(build, "_BLOCK_ROWS", 7)
     monkeypatch.setattr(build, "_RANGE_ENTRIES", 100)
 

@@ -38,7 +38,6 @@ GAMES = [
 
 
 def write(path: Path, all_games, **columns):
-    """Write a catalogue of these games."""
     arrays = flat(all_games)
     batch = rows(
         width=arrays.width,
@@ -53,7 +52,6 @@ def write(path: Path, all_games, **columns):
 
 @pytest.fixture
 def catalogue(tmp_path: Path) -> Path:
-    """Return a catalogue with an index."""
     years, winners = [2001, None, 1846, -7, 2020], ["black", None, "draw", "white", "white"]
     path = write(
         tmp_path / "a.parquet", GAMES, drop=[None, None, None, "ko", None], year=years, winner=winners,
@@ -183,7 +181,6 @@ def test_another_version_is_named(catalogue: Path) -> None:
 
 
 def with_header(path: Path, **changes) -> None:
-    """Change values of a header and make its hash right."""
     data = path.read_bytes()
     text = data[54 : 54 + int.from_bytes(data[20:22], "little")]
     text = json.dumps(json.loads(text) | changes).encode()
@@ -206,7 +203,6 @@ def test_invalid_headers_are_rejected(catalogue: Path, changes) -> None:
 
 
 def array_start(index: SearchIndex, name: str) -> int:
-    """Return where an array begins in the file."""
     start = 4096
     for other in index.header.arrays():
         if other == name:
@@ -266,7 +262,6 @@ def found_damage(index: SearchIndex, key: int) -> bool:
 
 
 def contents(catalogue: Path) -> list[bytes]:
-    """Return all that searches read of an index."""
     index = open_index(catalogue)
     arrays = move_arrays(next(open_catalogue(catalogue).batches(PLAYED_COLUMNS)))
     looked_up = [index.packed_entries(k << 56) for k in range(256)]

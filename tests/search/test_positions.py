@@ -86,7 +86,6 @@ def expected(row, game, plies):
 
 
 def listed(all_games, plies=400, kept=None, first_row=0):
-    """Return what `expected` does, for all games."""
     points = max(game.width * game.height for game in all_games)
     layout = positions.entry_layout(first_row + len(all_games), plies, points)
     keep = np.ones(len(all_games), np.bool_) if kept is None else np.array(kept)

@@ -108,7 +108,6 @@ def assert_statistics(games, columns, hits, expected) -> None:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A catalogue of many partitions, whose first half is indexed."""
     top = tmp_path_factory.mktemp("folder")
     sources = make_sources(top)
     append(sources[0], top / "games", clean=rules("keep"))
@@ -119,7 +118,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def single(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same rows in one file."""
     return write_catalogue(tmp_path_factory.mktemp("single") / "games.parquet", *open_catalogue(folder).batches())
 
 

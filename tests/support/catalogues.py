@@ -35,7 +35,6 @@ def rows(**columns: Sequence[Any]) -> pa.RecordBatch:
 
 
 def write_catalogue(path: Path, *batches: pa.RecordBatch, about: Mapping[str, Any] | None = None) -> Path:
-    """Write a catalogue of these rows."""
     with CatalogueWriter(path) as writer:
         for batch in batches:
             writer.write(batch)
@@ -60,6 +59,5 @@ GAMES = rows(
 
 
 def table(**changed: pa.Array) -> pa.Table:
-    """GAMES with some columns replaced."""
     columns = {name: changed.get(name, GAMES.column(name)) for name in SCHEMA.names}
     return pa.table(columns)

@@ -19,7 +19,6 @@ def seven_zip(packed: bytes = b"packed games" * 9, members: bytes = b"list of me
 
 
 def volumes(name: str, count: int) -> dict[str, bytes]:
-    """Return the volumes of a .7z by path."""
     whole = seven_zip(random.Random(name).randbytes(2000))
     size = len(whole) // count + 1
     return {f"{name}.{number + 1:03d}": whole[number * size :][:size] for number in range(count)}

@@ -39,7 +39,6 @@ class Done:
 
 
 def tree(folder: Path) -> dict[str, bytes]:
-    """Return the content of all files below a folder, hidden ones included."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
 
@@ -116,7 +115,6 @@ def first_line(process: subprocess.Popen[str], seconds: float = 60) -> str:
 
 
 def finish(process: subprocess.Popen[str], seconds: float = 120) -> Done:
-    """Wait for the end of a command; kill it after so many seconds."""
     with process:
         try:
             out, err = process.communicate(timeout=seconds)

@@ -24,7 +24,6 @@ RECIPE = {"batch_size": 16, "window": 200, "steps": None, "epochs": 2, "validate
 
 
 def record(log: str, stop: str) -> None:
-    """Record what this process does."""
     torch.set_num_threads(1)
     rows_of: dict[tuple[int, int], list[tuple[int, int]]] = {}
     make_batch, after_step = learn.data.TrainingData._make_batch, learn.loop.TrainingLoop._after_step

@@ -54,7 +54,6 @@ def games(draw, sizes=SIZES):
 
 
 def sgf(width, height, nodes):
-    """The game as a record; setup nodes are nodes of their own."""
     spell = lambda point: "" if point is None else to_sgf(point[1] * width + point[0], width, height)  # noqa: E731
     text = f"(;SZ[{width}:{height}]"
     for name, what in nodes:
@@ -64,7 +63,6 @@ def sgf(width, height, nodes):
 
 
 def one_game(width, height, nodes):
-    """The game as arrays take it."""
     flat_point = lambda point: width * height if point is None else point[1] * width + point[0]  # noqa: E731
     moves, setup = [], []
     for name, what in nodes:

@@ -55,7 +55,6 @@ def text(seed: int, plies: int = 36, size: int = 9, root: str = "", symmetry: in
 
 
 def properties(k: int) -> str:
-    """Return the root properties of game k."""
     ranks = f"BR[{RANKS[k % 6]}]WR[{RANKS[k * 5 % 6]}]".replace("BR[]", "").replace("WR[]", "")
     white = "Zen19" if k % 4 == 1 else f"White {k}"
     return f"PB[Black {k}]PW[{white}]DT[2001-0{1 + k % 9}-01]{ranks}" + (f"HA[{k % 4}]" if k % 3 == 0 else "")
@@ -205,7 +204,6 @@ def draw(source: Path, count: int = 24) -> Hashes:
 
 
 def write_set(folder: Path, keys: Hashes, **changes: object) -> None:
-    """Write the definition of the set NAME into folder/benchmarks."""
     listing = "".join(f"{canonical:016x} {opening:016x}\n" for canonical, opening in keys.tolist())
     values = {
         "name": f'"{NAME}"', "title": '"Random games"', "first": FIRST, "last": LAST, "windows": '"month"',
@@ -219,7 +217,6 @@ def write_set(folder: Path, keys: Hashes, **changes: object) -> None:
 
 @contextmanager
 def only_sets_of(folder: Path) -> Iterator[None]:
-    """Replace the packaged sets by those of folder/benchmarks."""
     sets = learn.benchmark
 
     def forget() -> None:

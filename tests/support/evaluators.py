@@ -18,7 +18,6 @@ play = lazy_import("kifu.play")
 
 
 def evaluation_of(policy: npt.NDArray[np.floating], colour: int = BLACK, **heads: Any) -> Evaluation:
-    """The evaluation of one position with these probabilities."""
     with np.errstate(divide="ignore"):
         return Evaluation(np.log(policy.astype(np.float32)), np.uint8(colour), **heads)
 
@@ -73,7 +72,6 @@ class Scripted:
 
 
 def chance(seed: int) -> Weigh:
-    """Weights drawn anew for each position; a pass is no move."""
     rng = np.random.default_rng(seed)
 
     def weigh(game: GameSession, colour: int) -> npt.NDArray[np.floating]:
@@ -85,7 +83,6 @@ def chance(seed: int) -> Weigh:
 
 
 def scripted_engine(evaluator: Scripted | None = None, *, size: int = 5, rules: str = "chinese") -> play.engine.Engine:
-    """An engine on a small board that evaluates all moves at once."""
     engine = play.engine.Engine(play.player.Player(evaluator or Scripted()), rules=rules, width=size, height=size)
     engine.patience = math.inf
     return engine

@@ -66,7 +66,6 @@ def cut(batch: Batch, *cuts: int) -> list[Batch]:
 
 
 def write(name: str, path: Path, layout: Layout, *batches: Batch, about: dict[str, Any] | None = None, **reported: Any):
-    """Write a data set of these batches."""
     with open_writer(name, path, layout, **reported) as writer:
         for batch in batches:
             writer.write(batch)
@@ -91,5 +90,4 @@ def assert_same(data: Dataset, batch: Batch, has_provenance: bool) -> None:
 
 
 def bytes_of(path: Path) -> dict[str, bytes]:
-    """Return the bytes of all files of a data set by name."""
     return {p.name: p.read_bytes() for p in sorted(path.iterdir())} if path.is_dir() else {"": path.read_bytes()}

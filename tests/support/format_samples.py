@@ -136,7 +136,6 @@ NO_RECORDS = {"readme.txt": b"Games of 2020.\n", "package.json": b'{"name": "x"}
 
 
 def make_7z(files: dict[str, bytes]) -> bytes:
-    """Return a 7z archive."""
     import py7zr  # an extra
 
     buffer = io.BytesIO()

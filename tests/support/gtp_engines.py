@@ -28,13 +28,11 @@ from pathlib import Path
 
 
 def engine(script: str = "", seed: int = 1, **answers: str) -> str:
-    """The command line of such a program."""
     words = [sys.executable, "-S", str(Path(__file__)), script, str(seed)]  # -S: a third of the time to start
     return shlex.join([*words, *(f"{command}={word}" for command, word in answers.items())])
 
 
 def is_alive(process: int) -> bool:
-    """Return True if the process exists and is not a zombie."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
@@ -55,7 +53,6 @@ def _send(text: str) -> None:
 
 
 def _answer(word: str) -> None:
-    """Does what a word says."""
     if word == "hang":
         time.sleep(100)
     elif word == "crash":

@@ -117,7 +117,6 @@ def serving(server: ThreadingTCPServer, closing: threading.Event) -> Iterator[No
 
 
 def serve(handler: Handler, body: bytes) -> None:
-    """Respond correctly."""
     version = handler.server.site.versions.get(handler.path, "")
     if version and version in (handler.headers["If-None-Match"], handler.headers["If-Modified-Since"]):
         handler.start(304, {"ETag": version})
@@ -138,7 +137,6 @@ def serve(handler: Handler, body: bytes) -> None:
 
 
 def late(handler: Handler, body: bytes) -> None:
-    """Respond correctly after a while."""
     handler.server.site.closing.wait(0.2)
     serve(handler, body)
 
@@ -239,7 +237,6 @@ def ignore_range(handler: Handler, body: bytes) -> None:
 
 
 def chunked(handler: Handler, body: bytes) -> None:
-    """Send two chunks without a length."""
     handler.start(200, {"Transfer-Encoding": "chunked"})
     for piece in (body[:100], body[100:], b""):
         handler.write(b"%x\r\n%s\r\n" % (len(piece), piece))
@@ -267,8 +264,6 @@ def partial(content_range: str) -> Fault:
 
 
 def raw(answer: bytes) -> Fault:
-    """Send these bytes, and close the connection."""
-
     def fault(handler: Handler, body: bytes) -> None:
         handler.write(answer)
         handler.close_connection = True
@@ -286,5 +281,4 @@ def tar_gz(name: str) -> bytes:
 
 
 def zipped() -> bytes:
-    """Return a small .zip."""
     return zip_of({"kgs/0.sgf": b"(;)" * 1000, "kgs/1.sgf": random.Random(1).randbytes(1000)})

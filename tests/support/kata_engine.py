@@ -63,7 +63,6 @@ def katrain() -> Path:
 
 
 def katrain_net() -> Path:
-    """Return the network file of the wheel."""
     return katrain() / "models" / "b10c384h6nbttflrs.bin.gz"
 
 
@@ -79,8 +78,6 @@ class RawOutput(NamedTuple):
 
 
 class Gtp:
-    """A GTP engine; a context manager."""
-
     def __init__(self, net: Path, folder: Path, **options: str) -> None:
         engine = katrain() / "KataGo" / "katago"
         engine.chmod(0o755)
@@ -102,7 +99,6 @@ class Gtp:
         self._process.communicate()
 
     def __call__(self, command: str) -> str:
-        """Send a command and return the response."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(command + "\n")

@@ -15,8 +15,6 @@ BLOCKS = ("residual", "pooling", "bottleneck", "attention", "rotary", "learned",
 
 @dataclass
 class Maker:
-    """Makes parts of a network with random weights."""
-
     rng: np.random.Generator
     mish: str = "ACTIVATION_MISH"
 
@@ -83,7 +81,6 @@ class Maker:
 def small_net(
     kinds: Sequence[str] = BLOCKS, version: int = 17, human: bool = False, rms: bool = False, channels: int = 6
 ) -> KataNetFile:
-    """Return a network with these blocks."""
     make = Maker(np.random.default_rng(len(kinds) + version), "ACTIVATION_MISH" if version >= 11 else "ACTIVATION_RELU")
     conv, norm, act, linear, bias = make.conv, make.norm, make.act, make.linear, make.bias
     encoder = None
@@ -156,7 +153,6 @@ def random_rows(rows: int, seed: int = 0, q: bool = True, meta: bool = True, gam
 
 
 def same_rows(actual: KataRows, expected: KataRows) -> bool:
-    """Return whether all arrays are equal, with their types and shapes."""
     for array, one, other in zip(ARRAYS, actual, expected):
         if (one is None) != (other is None):
             return False
@@ -166,5 +162,4 @@ def same_rows(actual: KataRows, expected: KataRows) -> bool:
 
 
 def as_arrays(rows: KataRows) -> dict[str, np.ndarray]:
-    """Return the arrays by their names in a file."""
     return {array.name: values for array, values in zip(ARRAYS, rows) if values is not None}

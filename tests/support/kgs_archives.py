@@ -50,7 +50,6 @@ def archive(folder: Path, games, *, year=2001, kind="tar.gz", listed=None):
 
 
 def members(path):
-    """Every record of a .tar.gz of KGS, in order, but the entry of the folder."""
     with tarfile.open(path) as file:
         return [file.extractfile(entry).read() for entry in file if entry.isfile()]
 
@@ -82,7 +81,6 @@ def tar_of(members: Members, mode: str = "w") -> bytes:
 
 
 def put(path: Path, data: bytes) -> Path:
-    """Write a file, and return its path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
     return path
@@ -93,5 +91,4 @@ def zipped(path: Path, members: Members) -> Path:
 
 
 def tarred(path: Path, members: Members) -> Path:
-    """Write a .tar, or a .tar.gz or .tgz."""
     return put(path, tar_of(members, "w:gz" if path.name.endswith("gz") else "w"))

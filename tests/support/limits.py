@@ -67,7 +67,6 @@ def cpu_time() -> float:
 
 
 def install() -> None:
-    """Begin to observe processes, imports and kernels."""
     from kifu import compiler
 
     sys.addaudithook(_audit)

@@ -19,7 +19,6 @@ RATING = {"3d": 34, "7d": 38, "": None, "5k": 27, "1d": 32}
 
 
 def game_properties(k: int) -> bytes:
-    """Return the properties of game k besides its moves."""
     result = ("B+R", "W+2.5", "0", "")[k % 4]
     text = f"BR[{RANKS[k % 5]}]WR[{RANKS[k * 2 % 5]}]" + (f"RE[{result}]" if result else "")
     if k % 3:
@@ -83,13 +82,11 @@ def naive_games(games: dict[int, kifu.Game], weights=lambda rank: 1.0) -> list[G
 
 
 def row_ids(loader: kifu.Loader) -> list[tuple[int, int]]:
-    """Return (id, ply) of each row of an epoch."""
     batch = one_batch(loader)
     return list(zip(batch.game.tolist(), batch.ply.tolist()))
 
 
 def one_batch(loader: kifu.Loader) -> Batch:
-    """Return an epoch as one batch."""
     return concat_batches(list(loader), loader.layout)
 
 
@@ -105,7 +102,6 @@ def concat_batches(batches: list[Batch], layout: Layout) -> Batch:
 
 
 def apply_symmetry(planes: np.ndarray, k: int) -> np.ndarray:
-    """Return planes [..., H, W] under symmetry k."""
     height, width = planes.shape[-2:]
     out = np.empty((*planes.shape[:-2], height * width), planes.dtype)
     out[..., symmetries(width, height)[k, :-1]] = planes.reshape(*planes.shape[:-2], -1)
@@ -113,7 +109,6 @@ def apply_symmetry(planes: np.ndarray, k: int) -> np.ndarray:
 
 
 def assert_same(one: Batch, other: Batch) -> None:
-    """Assert that two batches are equal, dtypes included."""
     assert one.labels.keys() == other.labels.keys()
     pairs = [(one.planes, other.planes), (one.game, other.game), (one.ply, other.ply)]
     for a, b in [*pairs, *((one.labels[name], other.labels[name]) for name in one.labels)]:

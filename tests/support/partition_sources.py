@@ -21,7 +21,6 @@ def dated(seed: str, date: str, name: str = "") -> bytes:
 
 
 def cut(game: bytes, plies: int) -> bytes:
-    """Return the beginning of a game."""
     return b";".join(game[:-1].split(b";")[: 2 + plies]) + b")"
 
 

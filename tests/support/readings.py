@@ -35,7 +35,6 @@ def kept(*moves: int, **changes: Any) -> Reading:
 
 
 def readings(parsed: ParsedBlock, member: int = 0) -> list[Reading]:
-    """Return the games of a member."""
     games, found = parsed.games, []
     for g in np.flatnonzero(games.block_index == member):
         assert games.width[g] == games.height[g]

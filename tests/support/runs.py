@@ -39,7 +39,6 @@ def tiny(**changes: Any) -> TrainingRecipe:
 
 
 def interrupted(at: int) -> Any:
-    """Return a context in which Ctrl-C is pressed during step `at` of a run."""
     after_step = learn.loop.TrainingLoop._after_step
 
     def after_step_with_signal(
@@ -53,7 +52,6 @@ def interrupted(at: int) -> Any:
 
 
 def assert_same_weights(one: Path, other: Path) -> None:
-    """Compare all weights bit for bit."""
     ours, others = safetensors.load_file(one), safetensors.load_file(other)
     assert ours.keys() == others.keys()
     for name, value in ours.items():
@@ -61,7 +59,6 @@ def assert_same_weights(one: Path, other: Path) -> None:
 
 
 def assert_resumes_exactly(recipe: TrainingRecipe, games: Path, folder: Path, at: int) -> None:
-    """Check that a run interrupted in step `at` gives the net and figures of a run in one piece."""
     learn.train.train(recipe, [games], folder / "whole")
     with interrupted(at):
         learn.train.train(recipe, [games], folder / "parts")
@@ -78,6 +75,5 @@ def figures_of(folder: Path, leave: Sequence[str] = ("seconds", "rate")) -> list
 
 
 def checkpoint(folder: Path) -> dict[str, Any]:
-    """Return the contents of a run's checkpoint."""
     found: dict[str, Any] = torch.load(folder / learn.run_dir.LAST, weights_only=True)
     return found

@@ -12,7 +12,6 @@ from kifu.point import ERASE_BIT, NO_POINT, POINT_MASK, WHITE_BIT
 
 
 def turned_game(game, k, moves):
-    """The beginning of a game under symmetry k."""
     n = game.width * game.height
     width, height = (game.height, game.width) if k & 4 else (game.width, game.height)
 

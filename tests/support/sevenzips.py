@@ -39,7 +39,6 @@ def made(
 
 @functools.cache
 def codecs() -> dict[str, list[dict[str, Any]]]:
-    """The filters of py7zr for each method that it can write."""
     lzma1, bcj = {"id": py7zr.FILTER_LZMA, "preset": 1}, {"id": py7zr.FILTER_X86}
     lzma2 = {"id": py7zr.FILTER_LZMA2, "preset": 1}
     return {
@@ -64,7 +63,6 @@ def number(value: int) -> bytes:
 
 
 def entry(kind: int, data: bytes) -> bytes:
-    """Return a property of the members."""
     return bytes([kind]) + number(len(data)) + data
 
 
@@ -76,13 +74,7 @@ def _bits(values: Iterable[bool]) -> bytes:
 def streams(
     packed: Sequence[int], folders: Sequence[tuple[bytes, int, Sequence[int]]], checksums: Sequence[int] | None = None
 ) -> bytes:
-    """Return the description of packed streams.
-
-    Args:
-        packed: Their sizes.
-        folders: Coder, size and sizes of the members of each.
-        checksums: Of all members; None leaves them out.
-    """
+    """Return the description of packed streams of these sizes. folders: coder, size, and sizes of members of each."""
     text = b"\x06\0" + number(len(packed)) + b"\x09" + b"".join(map(number, packed)) + b"\0"
     text += b"\x07\x0b" + number(len(folders)) + b"\0" + b"".join(b"\1" + coder for coder, _, _ in folders)
     text += b"\x0c" + b"".join(number(size) for _, size, _ in folders) + b"\0"
@@ -104,7 +96,6 @@ def files(members: Sequence[Member], names: bytes | None = None, more: bytes = b
 
 
 def packed_with(header: bytes, content: bytes = b"") -> bytes:
-    """Return an archive with this header."""
     rest = struct.pack("<QQL", len(content), len(header), zlib.crc32(header))
     return MAGIC + b"\0\4" + struct.pack("<L", zlib.crc32(rest)) + rest + content + header
 
@@ -130,6 +121,5 @@ def handmade(members: Sequence[Member], *, names: bytes | None = None, more: byt
 
 
 def volumes(data: bytes, count: int) -> list[bytes]:
-    """Return the volumes of an archive."""
     size = -(-len(data) // count)
     return [data[at : at + size] for at in range(0, len(data), size)]

@@ -28,7 +28,6 @@ CHUNK = 100_000
 
 @contextmanager
 def small_steps() -> Iterator[None]:
-    """Read and write catalogues in steps of a few rows."""
     with (
         mock.patch.object(parquet.TableWriter.__init__, "__defaults__", (STEP,)),
         mock.patch.dict(catalogue.Catalogue.batches.__kwdefaults__, size=STEP),

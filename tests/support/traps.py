@@ -18,5 +18,4 @@ def set_traps(folder: Path) -> None:
 
 
 def sprung(folder: Path) -> list[str]:
-    """Return the names of the modules that were imported."""
     return sorted(path.name.partition(".")[0] for path in folder.glob("*.imported"))

@@ -43,15 +43,12 @@ HOSTILE_TEXT = """<img src=x onerror="document.title='hostile'">"""
 
 @dataclass(frozen=True)
 class Answer:
-    """A response of the server."""
-
     status: int
     headers: dict[str, str] = field(repr=False)
     body: bytes = field(repr=False)
 
     @property
     def json(self) -> Any:
-        """The body as a JSON value."""
         assert self.headers["content-type"] == "application/json", self.headers
         return json.loads(self.body)
 
@@ -69,15 +66,7 @@ class Answer:
 
 @dataclass
 class ServedSite:
-    """A server that runs in a thread.
-
-    Attributes:
-        url: Its address, without a slash at the end.
-        site: What it serves.
-        server: The server.
-        failures: The unexpected exceptions of requests so far.
-        routes: Starlette's routes.
-    """
+    """A server that runs in a thread. `url` has no slash at the end; failures: unexpected exceptions of requests."""
 
     url: str
     site: Site
@@ -87,7 +76,6 @@ class ServedSite:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host and port."""
         host, port = self.url.removeprefix("http://").rsplit(":", 1)
         return host, int(port)
 
@@ -110,17 +98,14 @@ class ServedSite:
                 used.close()
 
     def get(self, path: str, **params: object) -> Answer:
-        """Send a GET request with parameters in the query."""
         return self.request("GET", f"{path}?{urlencode(params)}" if params else path)
 
     def post(self, path: str, body: object) -> Answer:
-        """Send a POST request with a JSON value, or with bytes as they are."""
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         return self.request("POST", path, data, {"Content-Type": "application/json"})
 
     @contextmanager
     def connect(self) -> Iterator[socket.socket]:
-        """Open a TCP connection to the server."""
         with socket.create_connection(self.address, timeout=60) as connection:
             yield connection
 
@@ -136,12 +121,7 @@ class ServedSite:
 
 @contextmanager
 def serving(site: Site, access: Callable[[int], Access] = Access.local) -> Iterator[ServedSite]:
-    """Serve a site on a free port while the context is open, then close it. Unexpected exceptions of requests fail.
-
-    Args:
-        site: The site.
-        access: Return the accepted requests for the port.
-    """
+    """Serve a site on a free port while the context is open, then close it. Unexpected exceptions of requests fail."""
     listener = listen("127.0.0.1", 0)
     port = listener.getsockname()[1]
     failures: list[Exception] = []
@@ -187,7 +167,6 @@ def problems(page: Any) -> list[str]:
 
 
 def watch(page: Any, url: str) -> None:
-    """Record the problems of a page, and block requests to other hosts than that of `url`."""
     page.problems = found = []
 
     def route(route: Any) -> None:
@@ -241,7 +220,6 @@ def stones(page: Any) -> list[int]:
 
 
 def wait_for_stones(page: Any, board: Any) -> None:
-    """Wait until a page shows the stones of a board, or a list of stones."""
     shown = board if isinstance(board, list) else board.stones.ravel().tolist()
     page.wait_for_function(f"shown => {STONES}.join() === shown.join()", arg=shown)
 

@@ -76,7 +76,6 @@ class NaiveBoard:
         return DropReason.KEPT
 
     def play(self, point, colour):
-        """Plays a legal move, None for a pass."""
         self.past.add(self.situation(self.stones, colour))
         self.ko_point = None
         if point is None:

@@ -61,7 +61,6 @@ class NaiveBoardHistory:
         return self.rules.ko != "spight" and self.passes_in_row == 1
 
     def play(self, point, colour):
-        """Play a legal move, None for a pass."""
         if point is None:
             self.play_pass(colour)
         else:
@@ -98,7 +97,6 @@ class NaiveBoardHistory:
         return moves
 
     def inputs(self, colour):
-        """The 19 scalar inputs."""
         rules, board = self.rules, self.board
         inputs = [0.0] * 19
         for k, point in enumerate(self.last_moves(colour)):

@@ -26,7 +26,6 @@ def write_naive(name, planes, labels):
 
 
 def random_examples(name, n, seed=0):
-    """Return random planes and labels of n examples."""
     rng = np.random.default_rng(seed)
     planes = (rng.random((n, DAT_LAYOUTS[name].planes, 19, 19)) < 0.3).astype(np.uint8)
     planes[:, 7:] = 1
@@ -34,5 +33,4 @@ def random_examples(name, n, seed=0):
 
 
 def random_file(name, n, seed=0):
-    """Return the bytes of a file of n random examples."""
     return write_naive(name, *random_examples(name, n, seed))

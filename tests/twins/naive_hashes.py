@@ -31,7 +31,6 @@ def turned(word, k, width, height):
 
 
 def symmetric(game, k):
-    """Return the game under symmetry k."""
     w, h = game.width, game.height
     moves = [turned(word, k, w, h) for word in game.moves]
     setup = tuple((ply, turned(word, k, w, h)) for ply, word in game.setup)
@@ -39,13 +38,11 @@ def symmetric(game, k):
 
 
 def swapped(game):
-    """Return the game with its colours exchanged."""
     setup = tuple((ply, word if word & ERASE_BIT else word ^ WHITE_BIT) for ply, word in game.setup)
     return game._replace(moves=[word ^ WHITE_BIT for word in game.moves], setup=setup)
 
 
 def trimmed(game):
-    """Return the game without the passes after its last stone."""
     plies = len(game.moves)
     least = min(game.setup[-1][0], plies) if game.setup else 0
     while plies > least and game.moves[plies - 1] & POINT_MASK == game.width * game.height:
@@ -68,7 +65,6 @@ def normal(game):
 
 
 def faces(game):
-    """Return all symmetric variants of the trimmed game."""
     colours = [game] if game.moves else [game, swapped(game)]
     return [normal(symmetric(one, k)) for one in colours for k in range(8)]
 

@@ -59,7 +59,6 @@ class Board:
                     self.captured += len(found)
 
     def liberties(self):
-        """By point, how many liberties the string of each stone has."""
         known = {}
         for point in self.stones:
             if point not in known:

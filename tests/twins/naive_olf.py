@@ -169,7 +169,6 @@ def naive_of(parsed: ParsedBlock) -> list[NaiveGame]:
 
 
 def fields_of(parsed: ParsedBlock) -> OlfFields:
-    """Return the parsed fields of the lines."""
     words = [{name: value.decode() for name, value in game.words.items()} for game in naive_of(parsed)]
     dates = [olf.parse_date(word.get("date", "")) or "" for word in words]
     results = [olf.parse_result(word.get("result", "?")) for word in words]

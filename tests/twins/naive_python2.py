@@ -32,7 +32,6 @@ def hash_text(text):
 
 
 def hash_tuple(items):
-    """tuplehash."""
     word, multiplier, left = 0x345678, 1000003, len(items)
     for item in items:
         left -= 1

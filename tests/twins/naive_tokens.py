@@ -10,7 +10,6 @@ MARGINS = ("2", "5", "10", "20", "40")
 
 
 def facts_of(row: dict[str, Any]) -> dict[str, str]:
-    """Return the metadata of a row of the catalogue."""
     width, height, komi, year, stones = (row[name] for name in ("width", "height", "komi", "year", "handicap"))
     facts = {
         "board": f"{width}x{width}" if width == height else "not square",

@@ -40,7 +40,6 @@ def web_catalogue(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def game() -> kifu.Game:
-    """The first game of the sample."""
     return next(iter(kifu.read(kifu.sample_path())))
 
 
@@ -85,7 +84,6 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def window(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """The options of the window of a page."""
     return WINDOWS[getattr(request, "param", "desktop, light")]
 
 
@@ -98,7 +96,6 @@ def page(browser: Any, site_server: ServedSite, window: dict[str, Any]) -> Itera
 
 @pytest.fixture(scope="module")
 def searcher(web_catalogue: Path) -> Searcher:
-    """Searches the catalogue of the server."""
     return Searcher(web_catalogue)
 
 

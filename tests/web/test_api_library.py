@@ -38,7 +38,6 @@ RECORDS = {
 
 
 def random_games(count: int) -> dict[str, list]:
-    """Columns of random games, with missing values and equal sort keys."""
     rng = random.Random(5)
     years = [rng.choice([None, 1846, 1999, 2000, 2016]) for _ in range(count)]
     return {
@@ -66,7 +65,6 @@ GAMES = random_games(150)
 
 @pytest.fixture(scope="module")
 def evaluation(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A report of `kifu evaluate`, with an example of a game of the second catalogue."""
     interval = [0.5, 0.4, 0.6]
     score = {
         "positions": 10, "accounts": 4, "top1": interval, "top3": interval, "top5": interval, "nll": [2.0, 1.9, 2.1],
@@ -98,7 +96,6 @@ def evaluation(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def audit(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A report of `kifu audit`."""
     place = {"archive": "records", "entry": 0, "index": 0, "row": 7}
     pair = {
         "first": "a", "second": "b", "distinct": [1, 2], "first_rows": [1, 2], "second_rows": [3, 4],
@@ -129,7 +126,6 @@ def served(tmp_path_factory: pytest.TempPathFactory, evaluation: Path, audit: Pa
 
 
 def chosen(without: tuple[str, ...] = (), **filters) -> list[int]:
-    """The slow twin of the filter: the rows it chooses."""
     found = []
     for row in range(len(GAMES["black"])):
         game = {name: values[row] for name, values in GAMES.items()}
@@ -524,7 +520,6 @@ def test_reports_with_numbers_that_are_not_finite_are_refused(tmp_path: Path, ev
 
 @pytest.fixture
 def page(browser: Any, served: ServedSite, window: dict[str, Any]) -> Iterator[Any]:
-    """An empty page of the server of this module."""
     with open_page(browser, served.url, **window) as page:
         yield page
         page.wait_for_function("() => document.documentElement.scrollWidth <= innerWidth")

@@ -32,7 +32,6 @@ Endpoint = tuple[str, str, Json]
 
 
 def endpoints(served: ServedSite) -> list[Endpoint]:
-    """Return all endpoints of a server."""
     found = []
     for route in served.routes:
         answer = inspect.getclosurevars(route.endpoint).nonlocals.get("answer")
@@ -50,7 +49,6 @@ class Values:
         self._defs, self._rng, self._wrong = schema.get("$defs", {}), rng, rng.choice(WRONG)
 
     def draw(self, schema: Json, depth: int = 0) -> Json:
-        """Return a value."""
         rng = self._rng
         if depth and rng.random() < self._wrong:
             return rng.choice([*TEXTS, *VALUES])
@@ -105,7 +103,6 @@ def send(served: ServedSite, connection: HTTPConnection, endpoint: Endpoint, rng
 
 
 def send_all(served: ServedSite, count: int, seed: int) -> Counter[tuple[str, int]]:
-    """Send random requests over one connection and return their number by path and status."""
     rng, found = random.Random(seed), endpoints(served)
     weights = [1 if path in AGGREGATES else 4 for path, _, _ in found]
     connection = HTTPConnection(*served.address, timeout=60)

@@ -20,7 +20,6 @@ _FIELDS = ("width", "height", "setup", "setup_ply", "moves", "to_play")
 
 
 def start(site: ServedSite, size: int, handicap: int = 0) -> dict[str, Any]:
-    """Return the line of a new game."""
     shown = site.get("/api/start", size=size, handicap=handicap).json
     return {key: shown[key] for key in _FIELDS}
 
@@ -33,7 +32,6 @@ def test_start_places_the_handicap(site_server: ServedSite) -> None:
 
 @pytest.fixture(scope="module")
 def small_boards(web_catalogue: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedSite]:
-    """A server with a net for 9 x 9 only, and one for any board that was trained on 7 x 7."""
     folder = tmp_path_factory.mktemp("nets")
     nets = [tiny_net(folder / "nine", "book-small"), tiny_net(folder / "seven", passes=True, size=7)]
     with serving(Site([web_catalogue], list(map(str, nets)))) as served:

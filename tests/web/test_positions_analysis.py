@@ -23,12 +23,10 @@ Json = Any
 
 @pytest.fixture(scope="module")
 def games() -> list[kifu.Game]:
-    """The first games of the sample."""
     return [game for game, _ in zip(kifu.read(kifu.sample_path()), range(5))]
 
 
 def line_of(site: ServedSite, row: int) -> Json:
-    """Return the line of a game of the sample."""
     shown = site.get(f"/api/games/0/{row}").json["line"]
     return {key: shown[key] for key in ("width", "height", "setup", "setup_ply", "moves", "to_play")}
 

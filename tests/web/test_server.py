@@ -288,7 +288,6 @@ _JSON = {"Content-Type": "application/json"}
 
 
 def ask(served: ServedSite, headers: dict[str, str], method: str = "GET", target: str = "/api/site") -> int:
-    """Return the status of a request; an error is one line."""
     answer = served.request(method, target, b"{}" if method == "POST" else None, headers)
     if answer.status >= 400 and method != "HEAD":
         assert answer.error

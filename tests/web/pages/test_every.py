@@ -71,7 +71,6 @@ def wide_page(full_page: Any) -> Any:
 
 
 def show(page: Any, url: str, ready: str) -> None:
-    """Open a page, wait until it has loaded, and open all its disclosures."""
     page.goto(url)
     page.locator(ready).first.wait_for(state="attached")
     page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")

@@ -18,7 +18,6 @@ from web_site import ServedSite, axe, expect, in_all_windows, tab_to
 
 
 def words(text: str) -> Position:
-    """Return the position after moves from the empty board."""
     position = parse_position(text)
     assert isinstance(position, Position)
     return position

@@ -18,7 +18,6 @@ HEAT = '[class*="shudan-heat_"]'
 
 
 def wait_for_move(page: Any, ply: int) -> None:
-    """Wait until a page shows the position after a number of moves."""
     page.get_by_text(re.compile(f"^Move {ply} of")).wait_for()
 
 
@@ -37,7 +36,6 @@ def prediction(page: Any, change: Callable[[], object], **request: object) -> li
 
 
 def wait_for_table(page: Any, net: str, policy: list[tuple[int, float]]) -> None:
-    """Wait until the table of a net shows these probabilities."""
     table = page.get_by_role("table").filter(has_text=net)
     for row, (_, share) in enumerate(policy[:3]):
         table.locator("tbody tr").nth(row).get_by_text(re.compile(rf"^{100 * share:.1f}\s?%$")).wait_for()

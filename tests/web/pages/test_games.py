@@ -14,7 +14,6 @@ RECORD = f"(;SZ[9]PB[{HOSTILE_TEXT}]PW[b]EV[{HOSTILE_TEXT}]C[{HOSTILE_TEXT}];B[e
 
 
 def open_record(page: Any, way: str, text: str, folder: Path) -> None:
-    """Open a record from a file, by pasting its text, or by dropping a file."""
     if way == "file":
         (folder / "game.sgf").write_text(text)
         page.get_by_label("Files: SGF").set_input_files(folder / "game.sgf")

@@ -29,18 +29,15 @@ PASS = 19 * 19
 
 
 def point(page: Any, x: int, y: int) -> Any:
-    """Return the element of a point of the board."""
     return page.locator(f'.shudan-vertex[data-x="{x}"][data-y="{y}"]')
 
 
 def wait_for_turn(page: Any, ply: int) -> None:
-    """Wait until so many moves were played and the player is to move, or the game is over."""
     page.get_by_role("application", name=f"Board, move {ply}", exact=True).wait_for()
     page.get_by_text(re.compile("^(Your turn|The game is over: [BW].+)$")).wait_for()
 
 
 def saved_game(page: Any, tmp_path: Path) -> kifu.Game:
-    """Save the game as SGF by a press of the focused button and return it as `kifu.read` reads it."""
     with page.expect_download() as saved:
         page.keyboard.press("Enter")
     assert saved.value.suggested_filename == "game.sgf"
@@ -84,7 +81,6 @@ FINISHED = "/play?size=5&komi=0.5&moves=" + "".join(
 
 
 def finished_server(web_catalogue: Path, folder: Path) -> Any:
-    """A server of nets for small boards, the second with ownership."""
     heads = [(), ("value", "ownership")]
     nets = [tiny_net(folder / f"net{k}", passes=True, size=7, heads=each) for k, each in enumerate(heads)]
     return serving(Site([web_catalogue], [str(net) for net in nets]))

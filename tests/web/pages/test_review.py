@@ -51,7 +51,6 @@ NETS = ("points", "human", "small")
 
 @pytest.fixture(scope="module")
 def net(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small network of KataGo, which gives points and ownership."""
     path = tmp_path_factory.mktemp("net") / "points.bin.gz"
     write_kata_net(path, replace(small_net(), name="points"))
     return path
@@ -59,7 +58,6 @@ def net(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def review_server(web_catalogue: Path, net: Path) -> Iterator[ServedSite]:
-    """A server with all nets."""
     from kifu.web.site import Site
 
     with serving(Site([web_catalogue], [str(net), *NETS[1:]])) as served:
@@ -68,7 +66,6 @@ def review_server(web_catalogue: Path, net: Path) -> Iterator[ServedSite]:
 
 @pytest.fixture
 def page(browser: Any, review_server: ServedSite, window: dict[str, Any]) -> Iterator[Any]:
-    """An empty page of that server."""
     with open_page(browser, review_server.url, **window) as opened:
         yield opened
 

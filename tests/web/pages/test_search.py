@@ -12,7 +12,6 @@ pytestmark = pytest.mark.slow
 
 
 def wait_for_games(page: Any, served: ServedSite, moves: str) -> None:
-    """Wait until the explorer shows a line and the number of its games."""
     found = served.get("/api/explore", moves=moves).json
     page.get_by_text(re.compile(rf"^Games: {found['games']}\b")).wait_for()
     page.wait_for_url(lambda url: parse_qs(urlsplit(url).query).get("moves", [""]) == [moves])
@@ -55,7 +54,6 @@ def test_explorer_by_keyboard(site_server: ServedSite, page: Any) -> None:
 
 
 def wait_for_hits(page: Any, served: ServedSite) -> int:
-    """Wait until the hits of the pattern in the address are shown, and return their number."""
     (pattern,) = parse_qs(urlsplit(page.url).query)["pattern"]
     hits: int = served.post("/api/search", {"pattern": pattern}).json["hits"]
     page.get_by_text(re.compile(f"^Hits: {hits:,}, ")).wait_for()

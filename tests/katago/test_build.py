@@ -89,7 +89,7 @@ ODD: list[tuple[str, str, str, list[str], list[int] | None]] = [
     ("no KM", game("SZ[19]RU[AGA]RE[W+R]"), "KOMI_UNKNOWN", ["default_komi=7.5"], None),
     ("an odd RU", game("SZ[19]RU[mine]KM[6.5]"), "RULES_UNKNOWN", [], None),
     ("an odd KM", game("SZ[19]RU[AGA]KM[6.3]"), "KOMI_UNKNOWN", [], None),
-    ("a textual KM", game("SZ[19]RU[AGA]KM[half]"), "KOMI_UNKNOWN", [], None),
+    ("a textual KM", game("SZ[19]RU[AGA]KM[unknown]"), "KOMI_UNKNOWN", [], None),
     ("a textual HA", game(HEAD + "HA[two]"), "BAD_HANDICAP", ["handicap=false"], None),
     ("a large HA", game(HEAD + "HA[10]"), "HANDICAP_LARGE", ["handicap=false"], None),
     ("an odd RE", game("SZ[19]RU[AGA]KM[7]RE[who knows]"), "UNFINISHED", ["results=any"], None),

@@ -1,5 +1,6 @@
 """A naive SGF parser with regular expressions and lists: the reference for the compiled scanner."""
 
+import itertools
 import re
 from dataclasses import dataclass, field
 
@@ -13,25 +14,32 @@ from kifu.records.text import codec_named
 
 LETTERS = b"abcdefghijklmnopqrstuvwxyz"
 SPACE = bytes(range(33))
+OF_A_ROOT = {*GAME_INFO, "AP", "CA", "FF", "GM", "ST", "SZ"}
+SEARCHED = 4096  # bytes in which the end of a value is sought
 
+BLANK = re.compile(rb"[\0-\x20,]+")
 OPENING = re.compile(rb"\((?!\0)[\0-\x20]*;")
 NO_OPENING = re.compile(rb";[\0-\x20]*(GM|FF)\[")
 NO_SEMICOLON = re.compile(rb"\([\0-\x20]*(?=([A-Z]{1,2}[\0-\x20]*|[a-z]*[A-Z][a-z]*(?:[A-Z][a-z]*)?)(\[[^()]*))")
-NESTED_ROOT = re.compile(rb"\([\0-\x20]*(;[\0-\x20]*)?(GM|FF)\[")
+ANOTHER_ROOT = re.compile(rb"\([\0-\x20]*(;[\0-\x20]*)?(GM|FF)\[")
+ROOT_IN_A_LINE = re.compile(rb"(?<=[\r\n])\([\0-\x20]*;")
+ROOT_VALUE = re.compile(rb"[\0-\x20]*([A-Za-z]*)[\0-\x20]*\[[^][\\\0-\x1f]*\]")
+SEMICOLON = re.compile(rb";|\xef\xbc\x9b|\xa3\xbb")
 DOUBT = re.compile(rb"[\x80-\xff](\\|\][^\0-\x20;()\[A-Za-z])")
 NAME = re.compile(rb"[A-Za-z][A-Za-z0-9]*")
+LEAD = {"plain": rb"", "cp932": rb"\x81-\x9f\xe0-\xff", "cp950": rb"\x81-\xff", "gb18030": rb"\x81-\xff"}
+UNIT = {charset: re.compile(rb"[\\%s].|." % lead, re.DOTALL) for charset, lead in LEAD.items()}  # of a value
 PLAIN_VALUE = re.compile(rb"\[((?:\\.|[^\\\]])*)\]", re.DOTALL)
 VALUES = {
-    "plain": PLAIN_VALUE,
-    "cp932": re.compile(rb"\[((?:[\\\x81-\x9f\xe0-\xff].|[^\\\]\x81-\x9f\xe0-\xff])*)\]", re.DOTALL),
-    "cp950": re.compile(rb"\[((?:[\\\x81-\xff].|[^\\\]\x81-\xff])*)\]", re.DOTALL),
-    "gb18030": re.compile(rb"\[((?:[\\\x81-\xff].|[^\\\]\x81-\xff])*)\]", re.DOTALL),
+    charset: re.compile(rb"\[((?:[\\%s].|[^\\\]%s])*)\]" % (lead, lead), re.DOTALL) for charset, lead in LEAD.items()
 }
 CHARACTER = {
     "cp932": rb"[\xa1-\xdf]|[\x81-\x9f\xe0-\xef\xfa-\xfc][\x40-\x7e\x80-\xfc]",
     "cp950": rb"[\x87-\xfe][\x40-\x7e\xa1-\xfe]",
     "gb18030": rb"[\x81-\xfe][0-9\x40-\x7e\x80-\xfe]",
 }
+
+Node = list[tuple[bytes, list[bytes]]]
 
 
 @dataclass
@@ -65,8 +73,8 @@ def read_member(data: bytes) -> list[NaiveGame]:
         charset, is_other = charset_of(data, start[1], is_doubtful)
         if is_other:
             game.warnings |= ParseWarning.OTHER_CHARSET
-        nodes = split_nodes(data, start[1], game, VALUES[charset])
-        read_root(nodes[0], game)
+        nodes = split_nodes(data, start[1], game, charset)
+        read_root(nodes, game)
         if not game.drop:
             for number, node in enumerate(nodes):
                 read_node(node, number == 0, game)
@@ -79,13 +87,24 @@ def find_start(data: bytes, at: int) -> tuple[int, int] | None:
     """Return where the next game and its root's properties begin."""
     for start in range(at, len(data)):
         if found := OPENING.match(data, start):
-            return start, found.end()
-        if NO_OPENING.match(data, start):
+            if not is_smiley(data, found.end()):
+                return start, found.end()
+        elif NO_OPENING.match(data, start):
             return start, start + 1
         found = NO_SEMICOLON.match(data, start)
         if found and found[2].count(b"[") >= 2 and 0 <= found[2].count(b"[") - found[2].count(b"]") <= 1:
             return start, found.end()
     return None
+
+
+def is_smiley(data: bytes, at: int) -> bool:
+    """Return whether a (; that ends there begins no game."""
+    text = data[at:].lstrip(SPACE)
+    if root := re.match(rb"\([\0-\x20]*;[\0-\x20]*([A-Za-z]+)[\0-\x20]*\[", text):
+        return plain_name(root[1], NaiveGame(0)).decode() in OF_A_ROOT
+    if text[:1] in (b";", b")", b"(") or re.match(rb"[A-Za-z][A-Za-z0-9]*[\0-\x20]*\[", text):
+        return False
+    return re.match(rb"[^()]*[A-Z][\0-\x20]*\[", text) is None
 
 
 def is_utf8(data: bytes) -> bool:
@@ -98,7 +117,7 @@ def is_utf8(data: bytes) -> bool:
 
 def charset_of(data: bytes, root: int, is_doubtful: bool) -> tuple[str, bool]:
     """Return the key of `VALUES` for the game whose root's properties begin there, and whether CA names another one."""
-    node = split_nodes(data[: root + 4096], root, NaiveGame(0), PLAIN_VALUE)[0]
+    node = split_nodes(data[: root + 4096], root, NaiveGame(0))[0]
     found = [values[0] for name, values in node if name == b"CA" and values]
     declared = codec_named(found[0]) if found else None
     declared = "cp932" if declared and re.match("shift_?jis", declared) else declared
@@ -148,7 +167,7 @@ def measure(data: bytes, root: int, limit: int, charset: str) -> tuple[int, int 
                     chars += sum(each >= b"\x80" for each in good)
                     bad += sum(each >= b"\x80" and not re.fullmatch(CHARACTER[charset], each) for each in good)
         elif char == b"(":
-            if depth and NESTED_ROOT.match(data, before):
+            if depth and ANOTHER_ROOT.match(data, before):
                 end, depth = before if end is None else end, 0
             depth += 1
             kind = "node"
@@ -167,68 +186,270 @@ def measure(data: bytes, root: int, limit: int, charset: str) -> tuple[int, int 
     return 2 * values - 4 * junk + (end is not None), end, chars, bad
 
 
-def split_nodes(
-    data: bytes, at: int, game: NaiveGame, value_form: re.Pattern[bytes]
-) -> list[list[tuple[bytes, list[bytes]]]]:
+def split_nodes(data: bytes, at: int, game: NaiveGame, charset: str = "plain") -> list[Node]:
     """Return the main line's nodes of the game whose properties begin at `at`: properties with their values."""
-    nodes: list[list[tuple[bytes, list[bytes]]]] = [[]]
-    values: list[bytes] | None = None
-    depth, opened = 1, 0  # parentheses; those since the last node
-    on_main_line, in_node, is_closed = True, True, False
-    while depth and at < len(data):
-        char = data[at : at + 1]
-        if char == b"[":
-            if values is None if on_main_line else is_closed:
-                game.warnings |= ParseWarning.TEXT_SKIPPED
-            value = value_form.match(data, at)
-            if value is None:
-                at = len(data)
-                break
-            if values is not None:
-                values.append(value[1])
-            at = value.end()
-            continue
-        if char == b"(" and NESTED_ROOT.match(data, at):
-            break
-        if on_main_line and (name := NAME.match(data, at)):
-            at = name.end()
-            follows = data[at:].lstrip(SPACE)[:1]
-            if not in_node and opened and follows == b"[":
-                game.warnings |= ParseWarning.SEMICOLON_MISSING
-                nodes.append([])
-                in_node, opened = True, 0
-            elif not in_node or follows not in (b"", b"["):
-                game.warnings |= ParseWarning.TEXT_SKIPPED
-            values = None
-            if in_node:
-                values = []
-                nodes[-1].append((plain_name(name[0], game), values))
-            continue
-        if char.strip(SPACE):
-            values = None
-        if char == b";" and on_main_line:
-            nodes.append([])
-            in_node, opened = True, 0
+    return Reader(data, at, game, charset).read()
+
+
+@dataclass
+class Property:
+    name: bytes
+    is_direct: bool  # the name directly follows ; ] or (
+    after_text: bool  # in its node
+    values: list[bytes] = field(default_factory=list)
+
+
+@dataclass
+class FoundNode:
+    properties: list[Property] = field(default_factory=list)
+    has_text: bool = False
+
+    def split(self, in_root: bool, game: NaiveGame) -> list[Node]:
+        """Return a node for each move."""
+        found = [each for each in self.properties if each.values]
+        has_setup = any(each.name in (b"AB", b"AW", b"AE") for each in found)
+        stones = {each.name for each in found if has_setup and len(each.values) > 1}  # B and W of a fork are setup
+        moves = [k for k, each in enumerate(found) if each.name in {b"B", b"W"} - stones]
+        only_moves_follow = len(moves) > 1 and moves[1:] == [*range(moves[1], len(found))] and not self.has_text
+        is_split = all(len(found[k].values) == 1 for k in moves) and (not in_root or only_moves_follow)
+        starts = [0]
+        for before, k in itertools.pairwise(moves):
+            if is_split and found[k].name != found[before].name and not found[k].after_text:
+                game.warnings |= ParseWarning.TWO_MOVES_IN_NODE
+                starts.append(k)
+        parts = [found[start:stop] for start, stop in itertools.pairwise([*starts, len(found)])]
+        return [self.clean(part, {b"B", b"W"} - stones, game) for part in parts]
+
+    def clean(self, part: list[Property], colours: set[bytes], game: NaiveGame) -> Node:
+        """Return the properties of a part with a move, without further moves, and what is likely text."""
+        direct = {each.name for each in part if each.is_direct and self.has_text and len(self.properties) <= 256}
+        part = [each for each in part if each.is_direct or each.name not in direct]
+        moves = [each for each in part if each.name in colours]
+        game.warnings |= ParseWarning.MOVE_SKIPPED if len(moves) > 1 else ParseWarning(0)
+        if any(len(each.values) > 1 for each in moves):
+            game.warnings |= ParseWarning.MANY_MOVE_VALUES
+        return [(each.name, each.values) for each in part if not any(each is move for move in moves[1:])]
+
+
+class Reader:
+    """One pass over a game, by the rules of docs/leniency.md."""
+
+    def __init__(self, data: bytes, at: int, game: NaiveGame, charset: str) -> None:
+        self.data, self.at, self.game, self.charset = data, at, game, charset
+        self.has_long_names = False
+        if (second := re.compile(rb"[\0-\x20]*;").match(data, at)) and self.is_of_a_root(second.end()):
+            self.at = second.end()
+        first = NAME.match(data, self.after_blanks(self.at))
+        self.has_long_names = first is not None and re.search(rb"[a-z]", first[0]) is not None
+        self.nodes = [FoundNode()]
+        self.values: list[bytes] | None = None  # of the last property
+        self.depth, self.opened, self.in_text = 1, 0, 0  # parentheses; those since the last node; those of text
+        self.on_main_line = self.in_node = True
+        self.is_closed = self.had_variation = False
+        self.after_text = False
+
+    def warn(self, warning: ParseWarning) -> None:
+        self.game.warnings |= warning
+
+    def skip_text(self) -> None:
+        self.warn(ParseWarning.TEXT_SKIPPED)
+        self.values, self.after_text = None, True
+        if self.on_main_line:
+            self.nodes[-1].has_text = True
+
+    def read(self) -> list[Node]:
+        while self.depth and self.at < len(self.data) and not self.begins_another(self.at):
+            self.step()
+        self.game.stop = self.at
+        if self.depth:
+            self.warn(ParseWarning.TRUNCATED)
+        return [part for number, node in enumerate(self.nodes) for part in node.split(number == 0, self.game)]
+
+    def step(self) -> None:
+        char = self.data[self.at : self.at + 1]
+        if blank := BLANK.match(self.data, self.at):
+            self.at = blank.end()
+        elif char == b"[":
+            self.read_value()
+        elif semicolon := SEMICOLON.match(self.data, self.at):
+            self.at = semicolon.end()
+            self.values, self.after_text = None, False
+            if self.on_main_line:
+                self.start_node()
+        elif char == b"(" and self.on_main_line and not self.opens_node(self.at):
+            self.at += 1
+            self.in_text += 1
+            self.skip_text()
         elif char == b"(":
-            in_node = is_closed = False
-            depth += 1
-            opened += 1
-            if not on_main_line:
-                game.warnings |= ParseWarning.VARIATIONS
+            self.at += 1
+            self.values, self.after_text, self.in_text = None, False, 0
+            self.opened += 1
+            self.in_node = self.is_closed = False
+            self.depth += 1
+            if not self.on_main_line:
+                self.warn(ParseWarning.VARIATIONS)
         elif char == b")":
-            depth -= 1
-            if on_main_line and opened and not in_node:
-                opened -= 1
-                game.warnings |= ParseWarning.EMPTY_VARIATION
-            else:
-                on_main_line, is_closed = False, True
-        elif char.strip(SPACE) and (on_main_line or is_closed or not re.match(rb"[A-Za-z0-9;]", char)):
-            game.warnings |= ParseWarning.TEXT_SKIPPED
-        at += 1
-    game.stop = at
-    if depth:
-        game.warnings |= ParseWarning.TRUNCATED
-    return nodes
+            self.at += 1
+            self.close()
+        elif self.on_main_line and (name := NAME.match(self.data, self.at)):
+            self.at = name.end()
+            self.read_name(name)
+        else:
+            self.at += 1
+            if self.on_main_line or self.is_closed or not re.match(rb"[A-Za-z0-9]", char):
+                self.skip_text()
+
+    def start_node(self) -> None:
+        self.nodes.append(FoundNode())
+        self.had_variation |= bool(self.opened)
+        self.in_node, self.opened, self.in_text = True, 0, 0
+
+    def is_of_a_root(self, at: int) -> bool:
+        at = self.after_blanks(at)
+        name = NAME.match(self.data, at)
+        return name is not None and self.is_name(at) and plain_name(name[0], NaiveGame(0)).decode() in OF_A_ROOT
+
+    def after_blanks(self, at: int) -> int:
+        blank = BLANK.match(self.data, at)
+        return blank.end() if blank else at
+
+    def is_name(self, at: int, data: bytes | None = None) -> bool:
+        """Return whether a name with a value begins there."""
+        data = data or self.data
+        name = re.compile(rb"([A-Za-z][A-Za-z0-9]*)([\0-\x20]*)\[").match(data, at)
+        if name and re.search(rb"[a-z]", name[1]) and not self.has_long_names:
+            return data[at - 1 : at] in (b"]", b";") and not name[2]
+        return name is not None
+
+    def opens_node(self, at: int) -> bool:
+        at += 1 + len(self.data[at + 1 :]) - len(self.data[at + 1 :].lstrip(SPACE))
+        return self.data[at : at + 1] in (b"", b"(", b")", b";") or self.is_name(at)
+
+    def sgf_follows(self, at: int) -> bool:
+        at = self.after_blanks(at)
+        char = self.data[at : at + 1]
+        if char == b")":
+            return self.data[at + 1 : at + 2] != b"]"
+        if char == b"(":
+            return self.opens_node(at)
+        return char in (b"", b"[", b";") or SEMICOLON.match(self.data, at) is not None or self.is_name(at)
+
+    def begins_another(self, at: int) -> bool:
+        return ANOTHER_ROOT.match(self.data, at) is not None or self.begins_in_a_line(at)
+
+    def begins_in_a_line(self, at: int) -> bool:
+        opening = ROOT_IN_A_LINE.match(self.data, at)
+        if opening is None:
+            return False
+        at, name = opening.end(), b""
+        for _ in range(16):
+            value = ROOT_VALUE.match(self.data, at)
+            if value is None:
+                return False
+            name, at = plain_name(value[1], NaiveGame(0)) if value[1] else name, value.end()
+            if name in (b"GM", b"FF"):
+                return True
+        return False
+
+    def read_value(self) -> None:
+        if self.values is None if self.on_main_line else self.is_closed:
+            self.skip_text()
+        begin, at, brackets = self.at + 1, self.at + 1, 0
+        while self.data[at : at + 1] != b"]":
+            unit = UNIT[self.charset].match(self.data, at)
+            if unit is None or self.begins_in_a_line(at):
+                self.at = at
+                return
+            brackets += unit[0] == b"["
+            at = unit.end()
+        follows = self.sgf_follows(at + 1)
+        self.after_text = False
+        end, self.at = at, at + 1
+        if brackets or not follows:
+            later = self.find_end(at, brackets, follows)
+            if later is not None:
+                self.at = later + 1
+                if brackets:
+                    end = later
+                    self.warn(ParseWarning.UNESCAPED_BRACKET if self.values is not None else ParseWarning(0))
+        if self.values is not None:
+            self.values.append(self.data[begin:end])
+        if self.at > end + 1:
+            self.skip_text()
+
+    def find_end(self, first: int, brackets: int, followed: bool) -> int | None:
+        """Return the later `]` that ends a value whose first one stands at `first`."""
+        own = [True] + [False] * (brackets - 1) if brackets else []  # for each open bracket, whether it is the value's
+        parentheses: list[bool] = []  # for each open one, whether it begins with (;
+        at, last = first + 1, b"]"
+        while at < min(len(self.data), first + 1 + SEARCHED):
+            unit = UNIT[self.charset].match(self.data, at)
+            assert unit is not None
+            char = unit[0]
+            if char == b"[":
+                own.append(False)
+            elif char == b"]":
+                if (not own or own.pop()) and self.sgf_follows(at + 1):
+                    return at
+            elif char == b"(":
+                if self.begins_another(at):
+                    return None
+                parentheses.append(OPENING.match(self.data, at) is not None)
+                if followed and parentheses[-1]:
+                    return None
+            elif char == b")" and parentheses:
+                parentheses.pop()
+            elif char == b";" and (followed or (last == b"]" and not any(parentheses))):
+                return None
+            if char.strip(SPACE):
+                last = char
+            at = unit.end()
+        return None
+
+    def read_name(self, name: re.Match[bytes]) -> None:
+        is_name = self.is_name(name.start())
+        before = self.data[name.start() - 1 : name.start()]
+        if self.in_node or not (self.opened and is_name):
+            if not self.in_node or not (is_name or self.is_name(name.start(), self.data + b"[")):
+                self.skip_text()
+        else:
+            self.warn(ParseWarning.SEMICOLON_MISSING)
+            self.start_node()
+        self.values, self.after_text, self.in_text = None, not is_name, self.in_text if not is_name else 0
+        if self.in_node and is_name:
+            found = Property(plain_name(name[0], self.game), before in (b";", b"]", b"("), self.nodes[-1].has_text)
+            self.nodes[-1].properties.append(found)
+            self.values = found.values
+
+    def close(self) -> None:
+        self.values = None
+        is_before_property = self.is_name(self.after_blanks(self.at)) and (self.depth == 1 or self.after_text)
+        if self.in_text or (self.on_main_line and self.in_node and is_before_property):
+            self.in_text -= self.in_text > 0
+            self.skip_text()
+            return
+        self.after_text = False
+        self.depth -= 1
+        if self.on_main_line and self.opened:
+            self.opened -= 1
+            self.warn(ParseWarning.EMPTY_VARIATION)
+        elif self.depth or not self.goes_on():
+            self.on_main_line, self.is_closed = False, True
+        else:
+            self.depth = 1
+            self.warn(ParseWarning.CLOSED_EARLY)
+            if self.had_variation:
+                self.on_main_line, self.is_closed = False, True
+
+    def goes_on(self) -> bool:
+        """Skip text up to a node that follows the last parenthesis. Return whether there is one."""
+        text = re.compile(rb"[^(\[]*(?:;|\xef\xbc\x9b|\xa3\xbb)").match(self.data, self.at)
+        at = self.after_blanks(text.end()) if text else 0
+        if text is None or not self.is_name(at) or self.is_of_a_root(at):
+            return False
+        self.at = text.end()
+        self.start_node()
+        return True
 
 
 def plain_name(name: bytes, game: NaiveGame) -> bytes:
@@ -244,18 +465,16 @@ def number(text: bytes) -> int | None:
     return int(text) if re.fullmatch(rb"[+-]?[0-9]{1,4}", text) else None
 
 
-def read_root(node: list[tuple[bytes, list[bytes]]], game: NaiveGame) -> None:
-    first = [(name, values[0]) for name, values in node if values]
-    for value in [value.strip(SPACE) for name, value in first if name == b"SZ"]:
-        if not value or game.width or game.drop:
-            continue
-        sides = [number(side) for side in value.split(b":", 1)]
-        if all(side is not None and 1 <= side <= 25 for side in sides):
-            game.width, game.height = sides[0], sides[-1]
-        else:
-            game.drop = DropReason.BAD_SIZE
-        if len(sides) == 2 and sides[0] == sides[1] and sides[0] is not None:
-            game.warnings |= ParseWarning.SIZE_PAIR
+def read_root(nodes: list[Node], game: NaiveGame) -> None:
+    first = [(name, values[0]) for name, values in nodes[0] if values]
+    for node in nodes:
+        given = [values[0].strip(SPACE) for name, values in node if name == b"SZ"]
+        if given and node is not nodes[0]:
+            game.warnings |= ParseWarning.INFO_AFTER_ROOT
+        if any(given):
+            read_size(next(filter(None, given)), game)
+        if any(given) or any(name in (b"B", b"W", b"AB", b"AW", b"AE") for name, _ in node):
+            break
     if not game.width and not game.drop:
         game.width = game.height = 19
         game.warnings |= ParseWarning.SIZE_MISSING
@@ -274,6 +493,16 @@ def read_root(node: list[tuple[bytes, list[bytes]]], game: NaiveGame) -> None:
         game.warnings |= ParseWarning.BAD_CHARSET
 
 
+def read_size(value: bytes, game: NaiveGame) -> None:
+    sides = [number(side) for side in value.split(b":", 1)]
+    if all(side is not None and 1 <= side <= 25 for side in sides):
+        game.width, game.height = sides[0], sides[-1]
+    else:
+        game.drop = DropReason.BAD_SIZE
+    if len(sides) == 2 and sides[0] == sides[1] and sides[0] is not None:
+        game.warnings |= ParseWarning.SIZE_PAIR
+
+
 def read_handicap(value: bytes, game: NaiveGame) -> None:
     game.handicap = number(value)
     if game.handicap is None:
@@ -282,7 +511,7 @@ def read_handicap(value: bytes, game: NaiveGame) -> None:
         game.warnings |= ParseWarning.HANDICAP_ONE
 
 
-def read_node(node: list[tuple[bytes, list[bytes]]], in_root: bool, game: NaiveGame) -> None:
+def read_node(node: Node, in_root: bool, game: NaiveGame) -> None:
     ply = len(game.moves)
     kinds: dict[int, int] = {}
     forked = []
@@ -293,7 +522,6 @@ def read_node(node: list[tuple[bytes, list[bytes]]], in_root: bool, game: NaiveG
             if several:
                 move(squeeze(given[0][0]), game)  # for its warnings
                 game.warnings |= ParseWarning.MANY_MOVE_VALUES
-                game.warnings |= ParseWarning.TWO_MOVES_IN_NODE if len(given) > 1 else ParseWarning(0)
                 forked.append((setup, several[-1]))
                 node = [(name, [] if name == own else values) for name, values in node]
     for name, values in [*node, *forked]:
@@ -318,18 +546,12 @@ def read_node(node: list[tuple[bytes, list[bytes]]], in_root: bool, game: NaiveG
     found = []
     for name, bits in ((b"B", 0), (b"W", WHITE_BIT)):
         given = [values for other, values in node if other == name and values]
-        if any(len(values) > 1 for values in given):
-            game.warnings |= ParseWarning.MANY_MOVE_VALUES
         if given:
             found.append(move(squeeze(given[0][0]), game) | bits)
-        if len(given) > 1:
-            game.warnings |= ParseWarning.TWO_MOVES_IN_NODE
     if found:
         game.moves.append(found[0])
         if in_root:
             game.warnings |= ParseWarning.MOVE_IN_ROOT
-    if len(found) > 1:
-        game.warnings |= ParseWarning.TWO_MOVES_IN_NODE
 
 
 def squeeze(value: bytes) -> bytes:

@@ -22,7 +22,6 @@ OPENING = re.compile(rb"\((?!\0)[\0-\x20]*;")
 NO_OPENING = re.compile(rb";[\0-\x20]*(GM|FF)\[")
 NO_SEMICOLON = re.compile(rb"\([\0-\x20]*(?=([A-Z]{1,2}[\0-\x20]*|[a-z]*[A-Z][a-z]*(?:[A-Z][a-z]*)?)(\[[^()]*))")
 ANOTHER_ROOT = re.compile(rb"\([\0-\x20]*(;[\0-\x20]*)?(GM|FF)\[")
-ROOT_IN_A_LINE = re.compile(rb"(?<=[\r\n])\([\0-\x20]*;")
 ROOT_VALUE = re.compile(rb"[\0-\x20]*([A-Za-z]*)[\0-\x20]*\[[^][\\\0-\x1f]*\]")
 SEMICOLON = re.compile(rb";|\xef\xbc\x9b|\xa3\xbb")
 DOUBT = re.compile(rb"[\x80-\xff](\\|\][^\0-\x20;()\[A-Za-z])")
@@ -104,7 +103,27 @@ def is_smiley(data: bytes, at: int) -> bool:
         return plain_name(root[1], NaiveGame(0)).decode() in OF_A_ROOT
     if text[:1] in (b";", b")", b"(") or re.match(rb"[A-Za-z][A-Za-z0-9]*[\0-\x20]*\[", text):
         return False
-    return re.match(rb"[^()]*[A-Z][\0-\x20]*\[", text) is None
+    return re.match(rb"[^()]*[A-Z]\[", text) is None
+
+
+def begins_another(data: bytes, at: int) -> bool:
+    return ANOTHER_ROOT.match(data, at) is not None or begins_in_a_line(data, at)
+
+
+def begins_in_a_line(data: bytes, at: int) -> bool:
+    """Return whether another game begins there, even within a value."""
+    opening = OPENING.match(data, at)
+    if opening is None or data[:at].rstrip(b" \t")[-1:] not in (b"\r", b"\n"):
+        return False
+    at, name = opening.end(), b""
+    for _ in range(16):
+        value = ROOT_VALUE.match(data, at)
+        if value is None or not (name or value[1]):
+            return False
+        name, at = plain_name(value[1], NaiveGame(0)) if value[1] else name, value.end()
+        if name in (b"GM", b"FF"):
+            return True
+    return False
 
 
 def is_utf8(data: bytes) -> bool:
@@ -156,6 +175,11 @@ def measure(data: bytes, root: int, limit: int, charset: str) -> tuple[int, int 
         kind = "junk"
         if char == b"[":
             value = VALUES[charset].match(data, before, limit)
+            stop = value.end() if value else limit
+            cut = [k for k in range(before, stop) if data[k : k + 1] == b"(" and begins_in_a_line(data, k)]
+            if cut and depth:
+                at, depth, end = cut[0], 0, cut[0] if end is None else end
+                continue
             if value is None:
                 break
             at = value.end()
@@ -167,7 +191,7 @@ def measure(data: bytes, root: int, limit: int, charset: str) -> tuple[int, int 
                     chars += sum(each >= b"\x80" for each in good)
                     bad += sum(each >= b"\x80" and not re.fullmatch(CHARACTER[charset], each) for each in good)
         elif char == b"(":
-            if depth and ANOTHER_ROOT.match(data, before):
+            if depth and begins_another(data, before):
                 end, depth = before if end is None else end, 0
             depth += 1
             kind = "node"
@@ -206,10 +230,10 @@ class FoundNode:
 
     def split(self, in_root: bool, game: NaiveGame) -> list[Node]:
         """Return a node for each move."""
-        found = [each for each in self.properties if each.values]
-        has_setup = any(each.name in (b"AB", b"AW", b"AE") for each in found)
+        found = self.properties
+        has_setup = any(each.name in (b"AB", b"AW", b"AE") and each.values for each in found)
         stones = {each.name for each in found if has_setup and len(each.values) > 1}  # B and W of a fork are setup
-        moves = [k for k, each in enumerate(found) if each.name in {b"B", b"W"} - stones]
+        moves = [k for k, each in enumerate(found) if each.values and each.name in {b"B", b"W"} - stones]
         only_moves_follow = len(moves) > 1 and moves[1:] == [*range(moves[1], len(found))] and not self.has_text
         is_split = all(len(found[k].values) == 1 for k in moves) and (not in_root or only_moves_follow)
         starts = [0]
@@ -222,13 +246,19 @@ class FoundNode:
 
     def clean(self, part: list[Property], colours: set[bytes], game: NaiveGame) -> Node:
         """Return the properties of a part with a move, without further moves, and what is likely text."""
-        direct = {each.name for each in part if each.is_direct and self.has_text and len(self.properties) <= 256}
+        direct = {
+            each.name
+            for each in part
+            if each.is_direct and each.values and self.has_text and len(self.properties) <= 256
+        }
         part = [each for each in part if each.is_direct or each.name not in direct]
-        moves = [each for each in part if each.name in colours]
+        moves = [each for each in part if each.name in colours and each.values]
         game.warnings |= ParseWarning.MOVE_SKIPPED if len(moves) > 1 else ParseWarning(0)
         if any(len(each.values) > 1 for each in moves):
             game.warnings |= ParseWarning.MANY_MOVE_VALUES
-        return [(each.name, each.values) for each in part if not any(each is move for move in moves[1:])]
+        return [
+            (each.name, each.values) for each in part if each.values and not any(each is move for move in moves[1:])
+        ]
 
 
 class Reader:
@@ -243,7 +273,8 @@ class Reader:
         self.has_long_names = first is not None and re.search(rb"[a-z]", first[0]) is not None
         self.nodes = [FoundNode()]
         self.values: list[bytes] | None = None  # of the last property
-        self.depth, self.opened, self.in_text = 1, 0, 0  # parentheses; those since the last node; those of text
+        self.depth = 1  # of parentheses
+        self.opened: list[bool] = []  # parentheses since the last node: whether each is text
         self.on_main_line = self.in_node = True
         self.is_closed = self.had_variation = False
         self.after_text = False
@@ -258,7 +289,7 @@ class Reader:
             self.nodes[-1].has_text = True
 
     def read(self) -> list[Node]:
-        while self.depth and self.at < len(self.data) and not self.begins_another(self.at):
+        while self.depth and self.at < len(self.data) and not begins_another(self.data, self.at):
             self.step()
         self.game.stop = self.at
         if self.depth:
@@ -278,12 +309,12 @@ class Reader:
                 self.start_node()
         elif char == b"(" and self.on_main_line and not self.opens_node(self.at):
             self.at += 1
-            self.in_text += 1
+            self.opened.append(True)
             self.skip_text()
         elif char == b"(":
             self.at += 1
-            self.values, self.after_text, self.in_text = None, False, 0
-            self.opened += 1
+            self.values, self.after_text = None, False
+            self.opened.append(False)
             self.in_node = self.is_closed = False
             self.depth += 1
             if not self.on_main_line:
@@ -301,28 +332,30 @@ class Reader:
 
     def start_node(self) -> None:
         self.nodes.append(FoundNode())
-        self.had_variation |= bool(self.opened)
-        self.in_node, self.opened, self.in_text = True, 0, 0
+        self.had_variation |= not all(self.opened)
+        self.in_node, self.opened = True, []
 
     def is_of_a_root(self, at: int) -> bool:
         at = self.after_blanks(at)
         name = NAME.match(self.data, at)
         return name is not None and self.is_name(at) and plain_name(name[0], NaiveGame(0)).decode() in OF_A_ROOT
 
+    def after_space(self, at: int) -> int:
+        return len(self.data) - len(self.data[at:].lstrip(SPACE))
+
     def after_blanks(self, at: int) -> int:
         blank = BLANK.match(self.data, at)
         return blank.end() if blank else at
 
-    def is_name(self, at: int, data: bytes | None = None) -> bool:
+    def is_name(self, at: int) -> bool:
         """Return whether a name with a value begins there."""
-        data = data or self.data
-        name = re.compile(rb"([A-Za-z][A-Za-z0-9]*)([\0-\x20]*)\[").match(data, at)
+        name = re.compile(rb"([A-Za-z][A-Za-z0-9]*)([\0-\x20]*)\[").match(self.data, at)
         if name and re.search(rb"[a-z]", name[1]) and not self.has_long_names:
-            return data[at - 1 : at] in (b"]", b";") and not name[2]
+            return self.data[at - 1 : at] in (b"]", b";") and not name[2]
         return name is not None
 
     def opens_node(self, at: int) -> bool:
-        at += 1 + len(self.data[at + 1 :]) - len(self.data[at + 1 :].lstrip(SPACE))
+        at = self.after_space(at + 1)
         return self.data[at : at + 1] in (b"", b"(", b")", b";") or self.is_name(at)
 
     def sgf_follows(self, at: int) -> bool:
@@ -334,30 +367,13 @@ class Reader:
             return self.opens_node(at)
         return char in (b"", b"[", b";") or SEMICOLON.match(self.data, at) is not None or self.is_name(at)
 
-    def begins_another(self, at: int) -> bool:
-        return ANOTHER_ROOT.match(self.data, at) is not None or self.begins_in_a_line(at)
-
-    def begins_in_a_line(self, at: int) -> bool:
-        opening = ROOT_IN_A_LINE.match(self.data, at)
-        if opening is None:
-            return False
-        at, name = opening.end(), b""
-        for _ in range(16):
-            value = ROOT_VALUE.match(self.data, at)
-            if value is None:
-                return False
-            name, at = plain_name(value[1], NaiveGame(0)) if value[1] else name, value.end()
-            if name in (b"GM", b"FF"):
-                return True
-        return False
-
     def read_value(self) -> None:
         if self.values is None if self.on_main_line else self.is_closed:
             self.skip_text()
         begin, at, brackets = self.at + 1, self.at + 1, 0
         while self.data[at : at + 1] != b"]":
             unit = UNIT[self.charset].match(self.data, at)
-            if unit is None or self.begins_in_a_line(at):
+            if unit is None or begins_in_a_line(self.data, at):
                 self.at = at
                 return
             brackets += unit[0] == b"["
@@ -392,7 +408,7 @@ class Reader:
                 if (not own or own.pop()) and self.sgf_follows(at + 1):
                     return at
             elif char == b"(":
-                if self.begins_another(at):
+                if begins_another(self.data, at):
                     return None
                 parentheses.append(OPENING.match(self.data, at) is not None)
                 if followed and parentheses[-1]:
@@ -408,30 +424,30 @@ class Reader:
 
     def read_name(self, name: re.Match[bytes]) -> None:
         is_name = self.is_name(name.start())
-        before = self.data[name.start() - 1 : name.start()]
-        if self.in_node or not (self.opened and is_name):
-            if not self.in_node or not (is_name or self.is_name(name.start(), self.data + b"[")):
-                self.skip_text()
-        else:
+        if self.opened and not self.in_node and is_name:
             self.warn(ParseWarning.SEMICOLON_MISSING)
             self.start_node()
-        self.values, self.after_text, self.in_text = None, not is_name, self.in_text if not is_name else 0
-        if self.in_node and is_name:
-            found = Property(plain_name(name[0], self.game), before in (b";", b"]", b"("), self.nodes[-1].has_text)
-            self.nodes[-1].properties.append(found)
-            self.values = found.values
+        elif not self.in_node or not (is_name or self.at == len(self.data)):
+            self.skip_text()
+            return
+        is_direct = self.data[name.start() - 1 : name.start()] in (b";", b"]", b"(")
+        found = Property(
+            plain_name(name[0], self.game if is_name else NaiveGame(0)), is_direct, self.nodes[-1].has_text
+        )
+        self.nodes[-1].properties.append(found)
+        self.values, self.after_text = found.values, False
+        self.opened = []
 
     def close(self) -> None:
         self.values = None
-        is_before_property = self.is_name(self.after_blanks(self.at)) and (self.depth == 1 or self.after_text)
-        if self.in_text or (self.on_main_line and self.in_node and is_before_property):
-            self.in_text -= self.in_text > 0
+        is_before_property = self.is_name(self.after_space(self.at)) and (self.depth == 1 or self.after_text)
+        is_text = self.opened.pop() if self.on_main_line and self.opened else None
+        if is_text or (is_text is None and self.on_main_line and is_before_property):
             self.skip_text()
             return
         self.after_text = False
         self.depth -= 1
-        if self.on_main_line and self.opened:
-            self.opened -= 1
+        if is_text is not None:
             self.warn(ParseWarning.EMPTY_VARIATION)
         elif self.depth or not self.goes_on():
             self.on_main_line, self.is_closed = False, True

@@ -84,7 +84,9 @@ TRAPS: dict[str, list[tuple[str | DropReason, ParseWarning]]] = {
     "tt-point-on-21": [("(;FF[4]GM[1]CA[UTF-8]SZ[21];B[tt];W[uu];B[])", ParseWarning(0))],
     "off-board-move": [(BLANK + ";B[zz];W[zz];B[zz];W[cc])", ParseWarning(0))],
     "two-blacks-in-a-row": [(BLANK + ";B[cc];B[gg];W[cg];W[];W[gc])", ParseWarning(0))],
-    "two-moves-in-node": [(BLANK + ";B[cc];W[cg];B[gc])", ParseWarning.TWO_MOVES_IN_NODE)],
+    "two-moves-in-node": [
+        (BLANK + ";W[gg];B[cc];W[cg];B[gc])", ParseWarning.TWO_MOVES_IN_NODE | ParseWarning.MOVE_SKIPPED)
+    ],
     "many-move-values": [(BLANK + ";B[cc];W[cg])", ParseWarning.MANY_MOVE_VALUES)],
     "forked-game": [
         (
@@ -137,8 +139,12 @@ TRAPS: dict[str, list[tuple[str | DropReason, ParseWarning]]] = {
     "text-between-nodes": [
         (
             BLANK + "PB[Ann];B[cc];W[gg];B[cg])",
-            ParseWarning.TEXT_SKIPPED | ParseWarning.LOWER_CASE_NAME | ParseWarning.MANY_MOVE_VALUES,
+            ParseWarning.TEXT_SKIPPED | ParseWarning.MANY_MOVE_VALUES,
         )
+    ],
+    "closed-early": [(BLANK + "PB[Ann];B[cc];W[gg];B[cg])", ParseWarning.CLOSED_EARLY)],
+    "unescaped-bracket": [
+        (BLANK + "PB[Ann [3d\\]]EV[Cup [A\\] (game 1)];B[cc];W[gg])", ParseWarning.UNESCAPED_BRACKET)
     ],
     "info-after-root": [
         (BLANK + "PB[Ann]EV[Cup]PW[Bob]KM[5.5]RE[W+R]HA[2];B[cc];W[gg])", ParseWarning.INFO_AFTER_ROOT)
@@ -571,7 +577,7 @@ def test_too_many_setup_stones() -> None:
 
 @LONG
 def test_too_many_properties() -> None:
-    many = b"A[]" * (MAX_PROPERTIES - 1)
+    many = b"A[]" * (MAX_PROPERTIES - 2)
     assert not read_sgf(b"(;SZ[9]" + many + b";B[aa])").drop
     first, second = read_games(b"(;SZ[9]" + many + b";B[aa]C[x])(;SZ[9];B[aa])")
     assert (first.drop, len(first), second.drop, len(second)) == (DropReason.TOO_LARGE, 0, DropReason.KEPT, 1)

@@ -125,7 +125,7 @@ def load_archive(path: AnyPath, archive: Archive) -> LoadedArchive:
             continue  # only the first game of a member is used
         if not len(block):
             continue  # it only counts what is left out
-        games = scan(block)
+        games = scan(block, one_move=True)
         parts.append(games)
         names.append(block.names)
         starts.append(block.name_offset[games.block_index] + base)

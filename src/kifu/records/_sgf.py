@@ -22,9 +22,9 @@ from kifu.records._sgf_charset import UNKNOWN_DOUBT, doubt, find_charset, game_c
 from kifu.records.games import MAX_MOVES, NO_HANDICAP, Bytes, ParseWarning, Properties
 from kifu.records.text import NO_CHARSET, SINGLE, Charsets
 
-# Further columns of a game of SGF: its charset; ends of its rows of properties, of all and of the root's; whether its
-# first name has small letters.
-CHARSET, PROPERTY_END, ROOT_END, VERBOSE, SGF_COLUMNS = range(raw.COLUMNS, raw.COLUMNS + 5)
+# Further columns of a game of SGF: its charset; ends of its rows of properties, of all and of the root's; the style
+# of its names and of the node that is read.
+CHARSET, PROPERTY_END, ROOT_END, STYLE, SGF_COLUMNS = range(raw.COLUMNS, raw.COLUMNS + 5)
 
 # Columns of a row of properties: a name's key; the number of the node, negative if it has no move; the number of moves
 # before the node; start and end of the first value, from the start of the game's text.
@@ -43,7 +43,7 @@ _MAX_VALUE_END = (1 << 31) - 1
 
 # The scanner's state between calls, and within one.
 MEMBER, POSITION, IN_MEMBER, GAMES, MOVES, SETUP, MEMBER_BUDGET = range(7)
-BUDGET, NODES, IN_ROOT, MEMBER_BYTES, CUT, DOUBT, PROPERTIES, STATES = range(7, 15)
+BUDGET, NODES, IN_ROOT, MEMBER_BYTES, CUT, DOUBT, PROPERTIES, ONE_MOVE, STATES = range(7, 16)
 
 _SIZE_MISSING = int(ParseWarning.SIZE_MISSING)
 _SIZE_PAIR = int(ParseWarning.SIZE_PAIR)
@@ -93,8 +93,8 @@ class NodesOut(NamedTuple):
         setup, setup_ply: [S] uint16.
         properties: [P, PROPERTY_COLUMNS] int32, a row for each property with a value on the main lines, in order, but
             those that `plain_moves` reads.
-        state: [STATES] int64. The caller sets MEMBER_BYTES to the size of a member that is scanned in pieces, else 0,
-            and CUT to the position behind which `scan_members` stops after a game.
+        state: [STATES] int64. The caller sets MEMBER_BYTES to the size of a member that is scanned in pieces, else 0;
+            CUT to the position behind which `scan_members` stops after a game; ONE_MOVE as in `kifu.records.sgf.scan`.
         seen: [MAX_POINTS] int64. The last node that set up each point, times 4, plus 0, 1 or 2 for AB, AW or AE.
         readings: [READINGS, PROGRESS] int64, scratch space of `compare_readings`.
     """
@@ -196,18 +196,18 @@ def list_node(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64], out: N
     at = tokens.skip_separators(data, i, stop)
     if at < stop and data[at] == raw.LEFT:
         warnings = _TEXT_SKIPPED
-    key, colour, colour_end, verbose = 0, -1, 0, row[VERBOSE] == 1
+    key, colour, colour_end = 0, -1, 0
     while key >= 0 and count < most:
         at = i
-        i, key, value, end, more = tokens.next_property(data, i, stop, charset, verbose)
+        i, key, value, end, more = tokens.next_property(data, i, stop, charset, row[STYLE])
         if is_move(key):
-            in_root = first == row[PROPERTY_END]
             if colour < 0:
                 colour, colour_end = key, end
             elif (
                 key != colour
                 and (warnings | more) & _TEXT_SKIPPED == 0
-                and is_next_move(data, i, stop, end, colour_end, row, in_root)
+                and state[ONE_MOVE] == 0
+                and is_next_move(data, i, stop, end, colour_end, row, state[IN_ROOT] == 1)
             ):
                 row[raw.WARNINGS] |= _TWO_MOVES
                 i = tokens.skip_separators(data, at, stop)
@@ -229,17 +229,6 @@ def list_node(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64], out: N
 
 
 @inline_kernel
-def is_direct(data: Bytes, value: Int) -> Any:
-    """Return whether the name of the property whose value begins at `value` follows a ; ] or ( directly."""
-    i = value - 2
-    while i > 0 and (raw.is_letter(data[i]) or raw.is_digit(data[i]) or data[i] <= raw.SPACE):
-        if data[i] <= raw.SPACE and (raw.is_letter(data[i + 1]) or raw.is_digit(data[i + 1])):
-            return False
-        i -= 1
-    return data[i] in (raw.SEMICOLON, raw.RIGHT, raw.OPEN)
-
-
-@inline_kernel
 def drop_quoted(data: Bytes, start: Int, first: Int, count: Int, properties: npt.NDArray[np.int32]) -> Int:
     """Remove properties of a node with text that probably belong to the text: one of the same name is direct.
 
@@ -254,9 +243,11 @@ def drop_quoted(data: Bytes, start: Int, first: Int, count: Int, properties: npt
     kept = first
     for k in range(first, count):
         is_quoted = False
-        if not is_direct(data, start + properties[k, VALUE]):
+        if not tokens.is_direct(data, start + properties[k, VALUE]):
             for other in range(first, count):
-                if properties[other, KEY] == properties[k, KEY] and is_direct(data, start + properties[other, VALUE]):
+                if properties[other, KEY] == properties[k, KEY] and tokens.is_direct(
+                    data, start + properties[other, VALUE]
+                ):
                     is_quoted = True
         if not is_quoted:
             for column in range(PROPERTY_COLUMNS):
@@ -402,7 +393,8 @@ def read_node(data: Bytes, stop: Int, first: Int, row: npt.NDArray[np.int64], ou
                     black_values = k
                 else:
                     white_values = k
-            move = k if move < 0 else move
+            if move < 0 or (state[ONE_MOVE] == 1 and key < out.properties[move, KEY]):
+                move = k
             moves += 1
         elif key in (tokens.NAME_AB, tokens.NAME_AW, tokens.NAME_AE):
             kind = 0 if key == tokens.NAME_AB else (1 if key == tokens.NAME_AW else 2)
@@ -456,6 +448,8 @@ def plain_moves(
 ) -> tuple[Int, Int]:
     """Read consecutive nodes of the form ;B[xy] or ;W[xy] with a point of the board, which make up most of a record.
 
+    Another node follows each: one before a parenthesis is left to `list_node`.
+
     Returns:
         (position of the next other node, index in `moves` after the moves).
     """
@@ -475,7 +469,7 @@ def plain_moves(
         while c <= raw.SPACE and after + 1 < stop:
             after += 1
             c = data[after]
-        if c != raw.SEMICOLON and c != raw.CLOSE and c != raw.OPEN:
+        if c != raw.SEMICOLON:
             break
         moves[m] = y * width + x if colour == raw.LETTER_B else (y * width + x) | WHITE_BIT
         m += 1
@@ -501,6 +495,7 @@ def main_line(
             size = tokens.semicolon(data, i, stop)
             if size > 0 or raw.is_letter(data[i]):
                 first = out.state[PROPERTIES]
+                row[STYLE] = tokens.node_style(row[STYLE], depth)
                 i = list_node(data, i + size, stop, row, out)
                 if out.state[MOVES] == row[raw.MOVE_END] and out.state[SETUP] == row[raw.SETUP_END]:
                     read_late_size(data, first, row, out)
@@ -536,11 +531,11 @@ def skip_tree(data: Bytes, i: Int, stop: Int, charset: Int, depth: Int, row: npt
             if is_closed:
                 row[raw.WARNINGS] |= _TEXT_SKIPPED
             if c == raw.LEFT:
-                i = tokens.end_of_value(data, i + 1, stop, charset)
-                if i < stop and data[i] == raw.OPEN:
-                    continue
-                i = min(i, stop - 1)
-            elif not (raw.is_letter(c) or raw.is_digit(c) or c == raw.SEMICOLON):
+                _end, after, repair = tokens.read_value(data, i + 1, stop, charset, row[STYLE])
+                row[raw.WARNINGS] |= repair
+                i = after
+                continue
+            if not (raw.is_letter(c) or raw.is_digit(c) or c == raw.SEMICOLON):
                 row[raw.WARNINGS] |= _TEXT_SKIPPED
         i += 1
     row[raw.WARNINGS] |= _TRUNCATED
@@ -653,12 +648,11 @@ def scan_members(
             row[CHARSET] = charset
             if is_other:
                 row[raw.WARNINGS] |= _OTHER_CHARSET
-            row[VERBOSE] = int(tokens.has_small_letters(data, root, stop[k]))
+            state[IN_ROOT], row[STYLE] = 1, tokens.style_of(data, root, stop[k])
             i = list_node(data, root, stop[k], row, out)
             row[ROOT_END] = state[PROPERTIES]
             read_root(data, charsets, row, out)
             if row[raw.DROP] == _KEPT:
-                state[IN_ROOT] = 1
                 read_node(data, stop[k], row[PROPERTY_END], row, out)
             i, depth = main_line(data, i, stop[k], charset, row, out)
             end_game(skip_tree(data, i, stop[k], charset, depth, row), row, out)

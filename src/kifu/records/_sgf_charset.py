@@ -11,7 +11,7 @@ import numpy.typing as npt
 from kifu.kernel import inline_kernel, kernel
 from kifu.records import _bytes as raw
 from kifu.records._bytes import Int, byte
-from kifu.records._sgf_tokens import NAME_CA, end_of_value, next_property, opens_record
+from kifu.records._sgf_tokens import NAME_CA, SMALL_NAMES, end_of_value, next_property, opens_record
 from kifu.records.games import Bytes
 from kifu.records.text import BIG5, GB18030, NO_CHARSET, SHIFT_JIS, SINGLE, Charsets
 
@@ -184,7 +184,7 @@ def declared_charset(data: Bytes, i: Int, stop: Int, charsets: Charsets) -> Int:
     """Return the charset of the root's first CA; NO_CHARSET without one."""
     key = 0
     while key >= 0:
-        i, key, start, end, _warnings = next_property(data, i, stop, SINGLE, True)
+        i, key, start, end, _warnings = next_property(data, i, stop, SINGLE, SMALL_NAMES)
         if key == NAME_CA:
             return find_charset(data, start, end, charsets)
     return NO_CHARSET

@@ -38,6 +38,9 @@ _IS_INFO[[name_key(name) - _FIRST_KEY for name in GAME_INFO]] = 1
 _IS_ROOT = _IS_INFO.copy()
 _IS_ROOT[[name_key(name) - _FIRST_KEY for name in ("AP", "CA", "FF", "GM", "ST", "SZ")]] = 1
 
+SMALL_NAMES, OUTERMOST = 1, 2
+"""Bits of a node's style: the record's first name has small letters; no variation is open."""
+
 _LOOK_AHEAD = 4096
 """Bytes after the first ] of a value in which `find_close` looks for the one that ends it, to bound time."""
 
@@ -150,13 +153,12 @@ def semicolon(data: Bytes, i: Int, stop: Int) -> Int:
 
 
 @inline_kernel
-def is_named(data: Bytes, i: Int, stop: Int, verbose: bool) -> Any:
+def is_named(data: Bytes, i: Int, stop: Int, style: Int) -> Any:
     """Return whether the letters at `i` are a property's name, and not text that a [ happens to follow.
 
     Args:
         data: [N] uint8.
-        verbose: Whether the record's first name has small letters. Otherwise those of a name must stand between a ; or
-            ] and a [, without white space.
+        style: Without SMALL_NAMES, a name with small letters must stand between ; ] or ( and [, without white space.
     """
     if i >= stop or not raw.is_letter(data[i]):
         return False
@@ -164,23 +166,22 @@ def is_named(data: Bytes, i: Int, stop: Int, verbose: bool) -> Any:
     after = raw.skip_space(data, end, stop)
     if after >= stop or data[after] != raw.LEFT:
         return False
-    return not small or verbose or (end == after and i > 0 and data[i - 1] in (raw.SEMICOLON, raw.RIGHT))
+    if not small or style & SMALL_NAMES:
+        return True
+    return end == after and i > 0 and data[i - 1] in (raw.SEMICOLON, raw.RIGHT, raw.OPEN)
 
 
 @inline_kernel
-def opens_variation(data: Bytes, i: Int, stop: Int, verbose: bool) -> Any:
+def opens_variation(data: Bytes, i: Int, stop: Int, style: Int) -> Any:
     """Return whether a node, another ( or a ) follows the ( at `i`."""
     i = raw.skip_space(data, i + 1, stop)
     return (
-        i >= stop
-        or data[i] in (raw.OPEN, raw.CLOSE)
-        or semicolon(data, i, stop) > 0
-        or is_named(data, i, stop, verbose)
+        i >= stop or data[i] in (raw.OPEN, raw.CLOSE) or semicolon(data, i, stop) > 0 or is_named(data, i, stop, style)
     )
 
 
 @inline_kernel
-def is_followed(data: Bytes, i: Int, stop: Int, verbose: bool) -> Any:
+def is_followed(data: Bytes, i: Int, stop: Int, style: Int) -> Any:
     """Return whether SGF follows at `i`, after a value, and not text."""
     i = skip_separators(data, i, stop)
     if i >= stop or data[i] == raw.LEFT or semicolon(data, i, stop) > 0:
@@ -188,25 +189,36 @@ def is_followed(data: Bytes, i: Int, stop: Int, verbose: bool) -> Any:
     if data[i] == raw.CLOSE:
         i = raw.skip_space(data, i + 1, stop)
         return i >= stop or data[i] != raw.RIGHT
-    return opens_variation(data, i, stop, verbose) if data[i] == raw.OPEN else is_named(data, i, stop, verbose)
+    return opens_variation(data, i, stop, style) if data[i] == raw.OPEN else is_named(data, i, stop, style)
+
+
+@inline_kernel
+def is_usual(data: Bytes, i: Int, stop: Int) -> Any:
+    """Return whether a ;, a [, or a name of one or two capitals with its [ is at `i`."""
+    if i + 2 >= stop:
+        return i >= stop
+    if not raw.is_capital(data[i]):
+        return data[i] in (raw.SEMICOLON, raw.LEFT)
+    return data[i + 1] == raw.LEFT or (raw.is_capital(data[i + 1]) and data[i + 2] == raw.LEFT)
 
 
 @kernel
-def find_close(data: Bytes, end: Int, stop: Int, charset: Int, opened: Int, verbose: bool) -> Int:
+def find_close(data: Bytes, end: Int, stop: Int, charset: Int, opened: Int, style: Int) -> Int:
     r"""Return the ] behind which a value with unescaped brackets ends, or -1 if its first ] ends it.
 
     This ] has no [ after the value's first ], or is the partner of the value's own [, and SGF follows it. Before it, no
-    node follows a ], but within parentheses, as in a pasted game. If SGF follows the first ], too, there is no node at
-    all.
+    node follows a ], but within parentheses, as in a pasted game. There is no node at all if the value has no [ before
+    its first ], and not even a ; if SGF follows this.
 
     Args:
         data: [N] uint8.
         end: Position of the first ].
         opened: Number of [ in the value before it.
-        verbose: As for `is_named`.
+        style: SMALL_NAMES, OUTERMOST, both or 0.
     """
-    is_owed, parentheses, last = opened > 0, 0, raw.RIGHT
-    is_text = not is_followed(data, end + 1, stop, verbose)
+    has_bracket = is_owed = opened > 0
+    parentheses, last = 0, raw.RIGHT
+    is_text = not is_followed(data, end + 1, stop, style)
     i = end + 1
     stop_at = min(stop, end + _LOOK_AHEAD)
     while i < stop_at:
@@ -217,7 +229,7 @@ def find_close(data: Bytes, end: Int, stop: Int, charset: Int, opened: Int, verb
             is_close = opened == 0 or (opened == 1 and is_owed)
             is_owed = is_owed and opened != 1
             opened = max(opened - 1, 0)
-            if is_close and is_followed(data, i + 1, stop, verbose):
+            if is_close and is_followed(data, i + 1, stop, style):
                 return i
         elif c == raw.ESCAPE or is_pair(c, charset):
             i += 1
@@ -230,8 +242,11 @@ def find_close(data: Bytes, end: Int, stop: Int, charset: Int, opened: Int, verb
                 parentheses += 1
         elif c == raw.CLOSE:
             parentheses = max(parentheses - 1, 0)
-        elif c == raw.SEMICOLON and parentheses == 0 and (last == raw.RIGHT or not is_text):
-            return -1
+        elif c == raw.SEMICOLON and parentheses == 0:
+            if last == raw.RIGHT or not is_text:
+                return -1
+            if not has_bracket and is_named(data, raw.skip_space(data, i + 1, stop), stop, style):
+                return -1
         if c > raw.SPACE:
             last = c
         i += 1
@@ -245,21 +260,32 @@ def is_info(key: Int) -> Any:
 
 
 @inline_kernel
+def is_direct(data: Bytes, value: Int) -> Any:
+    """Return whether the name of the property whose value begins at `value` follows a ; ] or ( or begins a line."""
+    i = value - 2
+    while i > 0 and data[i] <= raw.SPACE:
+        i -= 1
+    while i > 0 and (raw.is_letter(data[i]) or raw.is_digit(data[i])):
+        i -= 1
+    return data[i] in (raw.SEMICOLON, raw.RIGHT, raw.OPEN, raw.LINE_FEED, raw.CARRIAGE_RETURN)
+
+
+@inline_kernel
 def is_root_name(data: Bytes, i: Int, stop: Int) -> Any:
     """Return whether a property of the root or of `GAME_INFO` is at `i`."""
-    if not is_named(data, i, stop, False):
+    if not is_named(data, i, stop, 0):
         return False
     _end, key, _small = read_name(data, i, stop)
     return _FIRST_KEY <= key <= _LAST_KEY and _IS_ROOT[key - _FIRST_KEY] == 1
 
 
 @inline_kernel
-def next_name(data: Bytes, i: Int, stop: Int, charset: Int, verbose: bool) -> tuple[Int, bool]:
+def next_name(data: Bytes, i: Int, stop: Int, charset: Int, style: Int) -> tuple[Int, bool]:
     """Skip values, white space and text up to the next letters of the node, or to the ; ( ) that ends it.
 
     Args:
         data: [N] uint8.
-        verbose: As for `is_named`.
+        style: SMALL_NAMES, OUTERMOST, both or 0.
 
     Returns:
         (position, whether there was text).
@@ -270,11 +296,12 @@ def next_name(data: Bytes, i: Int, stop: Int, charset: Int, verbose: bool) -> tu
         if raw.is_letter(c) or semicolon(data, i, stop) > 0:
             break
         if c == raw.CLOSE:
-            if not is_named(data, raw.skip_space(data, i + 1, stop), stop, verbose):
+            is_text = junk or style & OUTERMOST != 0
+            if not (is_text and is_named(data, raw.skip_space(data, i + 1, stop), stop, style)):
                 break
-            junk = True  # a property follows, as no ) of a tree
+            junk = True  # a property follows, as no ) of a game
         if c == raw.OPEN:
-            if opens_variation(data, i, stop, verbose):
+            if opens_variation(data, i, stop, style):
                 break
             junk, i = True, skip_remark(data, i, stop)
         elif c == raw.LEFT:
@@ -326,10 +353,16 @@ def read_name(data: Bytes, i: Int, stop: Int) -> tuple[Int, Int, bool]:
 
 
 @inline_kernel
-def has_small_letters(data: Bytes, i: Int, stop: Int) -> bool:
-    """Return whether the name at `i`, after white space, has small letters."""
+def style_of(data: Bytes, i: Int, stop: Int) -> Int:
+    """Return the style of a root whose first name is at `i`, after white space."""
     _end, _key, small = read_name(data, raw.skip_space(data, i, stop), stop)
-    return small
+    return OUTERMOST | (SMALL_NAMES if small else 0)
+
+
+@inline_kernel
+def node_style(style: Int, depth: Int) -> Int:
+    """Return the style of a node, given one of the same record and the number of open parentheses."""
+    return style & SMALL_NAMES | (OUTERMOST if depth == 1 else 0)
 
 
 @inline_kernel
@@ -338,57 +371,76 @@ def coordinate(letter: Int) -> Int:
 
 
 @inline_kernel
-def next_property(data: Bytes, i: Int, stop: Int, charset: Int, verbose: bool) -> tuple[Int, Int, Int, Int, Int]:
+def read_value(data: Bytes, i: Int, stop: Int, charset: Int, style: Int) -> tuple[Int, Int, Int]:
+    """Find the end of a value, whose brackets may lack a backslash.
+
+    Args:
+        data: [N] uint8.
+        style: As for `is_named`.
+
+    Returns:
+        (its end, position after it and the text behind it, `ParseWarning`). Both are equal for a truncated value.
+    """
+    end, opened = find_end(data, i, stop, charset)
+    if end == stop or data[end] != raw.RIGHT:
+        return end, end, 0
+    i = raw.skip_space(data, end + 1, stop)
+    if opened == 0 and (is_usual(data, i, stop) or is_followed(data, i, stop, style)):
+        return end, i, 0
+    close = find_close(data, end, stop, charset, opened, style)
+    if close < 0:
+        return end, i, 0
+    return (close, close + 1, _UNESCAPED_BRACKET) if opened > 0 else (end, close + 1, _TEXT_SKIPPED)
+
+
+@inline_kernel
+def next_property(data: Bytes, i: Int, stop: Int, charset: Int, style: Int) -> tuple[Int, Int, Int, Int, Int]:
     """Read a node's next property that has a value, from after its ; or the first value of the property before.
 
     A value that another record or the end of the text truncates is no value.
 
     Args:
         data: [N] uint8.
-        verbose: As for `is_named`.
+        style: SMALL_NAMES, OUTERMOST, both or 0.
 
     Returns:
         (position after its first value, key, start and end of this value, `ParseWarning`). Without another property,
         the key is -1 and the position that of the node's end.
     """
-    key, start, warnings = -1, -1, 0
-    if i + 2 < stop and raw.is_capital(data[i]):  # mostly, one or two capitals and the value follow at once
-        if data[i + 1] == raw.LEFT:
-            key, start = byte(data, i), i + 2
-        elif data[i + 2] == raw.LEFT and raw.is_capital(data[i + 1]):
-            key, start = byte(data, i) * 256 + byte(data, i + 1), i + 3
-    while start < 0:
-        i, junk = next_name(data, i, stop, charset, verbose)
-        if junk:
-            warnings |= _TEXT_SKIPPED
-        if i >= stop or not raw.is_letter(data[i]):
-            return i, -1, i, i, warnings
-        is_name = is_named(data, i, stop, verbose)
-        i, key, small = read_name(data, i, stop)
-        if is_name:
-            if small:
-                warnings |= _LOWER_CASE
-            start = raw.skip_space(data, i, stop) + 1
-        elif i < stop:
-            warnings |= _TEXT_SKIPPED
-    end, opened = find_end(data, start, stop, charset)
-    if end == stop or data[end] != raw.RIGHT:
-        return end, -1, end, end, warnings
-    i = end + 1
-    c = data[i] if i < stop else raw.SEMICOLON
-    if opened > 0 or not (c in (raw.SEMICOLON, raw.LEFT) or is_followed(data, i, stop, verbose)):
-        close = find_close(data, end, stop, charset, opened, verbose)
-        if close >= 0:
-            i = close + 1
-            end, repair = (close, _UNESCAPED_BRACKET) if opened > 0 else (end, _TEXT_SKIPPED)
-            warnings |= repair
-    return i, key, start, end, warnings
+    warnings = 0
+    while True:
+        key, start = -1, -1
+        if i + 2 < stop and raw.is_capital(data[i]):  # mostly, one or two capitals and the value follow at once
+            if data[i + 1] == raw.LEFT:
+                key, start = byte(data, i), i + 2
+            elif data[i + 2] == raw.LEFT and raw.is_capital(data[i + 1]):
+                key, start = byte(data, i) * 256 + byte(data, i + 1), i + 3
+        while start < 0:
+            i, junk = next_name(data, i, stop, charset, style)
+            if junk:
+                warnings |= _TEXT_SKIPPED
+            if i >= stop or not raw.is_letter(data[i]):
+                return i, -1, i, i, warnings
+            is_name = is_named(data, i, stop, style)
+            i, key, small = read_name(data, i, stop)
+            if is_name:
+                if small:
+                    warnings |= _LOWER_CASE
+                start = raw.skip_space(data, i, stop) + 1
+            elif i < stop:
+                warnings |= _TEXT_SKIPPED
+        end, i, repair = read_value(data, start, stop, charset, style)
+        warnings |= repair
+        if i == end:
+            return end, -1, end, end, warnings
+        if repair != _TEXT_SKIPPED or is_direct(data, start):
+            return i, key, start, end, warnings
 
 
 @inline_kernel
 def next_value(data: Bytes, end: Int, stop: Int, charset: Int) -> tuple[Int, Int]:
     """Return start and end of the value of the same property after the one that ends at `end`; `stop` without one."""
-    i = raw.skip_space(data, end + 1, stop)
+    i = skip_separators(data, end + 1, stop)
     if i < stop and data[i] == raw.LEFT:
         end = end_of_value(data, i + 1, stop, charset)
         if end < stop and data[end] == raw.RIGHT:
@@ -470,7 +522,7 @@ def find_nodes(data: Bytes, i: Int, stop: Int) -> Int:
         size = semicolon(data, i, stop)
         if size > 0:
             name = raw.skip_space(data, i + size, stop)
-            if is_named(data, name, stop, False):
+            if is_named(data, name, stop, 0):
                 return -1 if is_root_name(data, name, stop) else i
         i += max(size, 1)
     return -1
@@ -560,7 +612,7 @@ def lacks_semicolon(data: Bytes, i: Int, stop: Int) -> bool:
 
 
 @kernel
-def is_smiley(data: Bytes, i: Int, stop: Int) -> bool:
+def is_smiley(data: Bytes, i: Int, stop: Int) -> Any:
     """Return whether the text at `i`, after (;, is prose or the (; of the next record, so that no record begins there.
 
     A record goes on with ; or ), with a ( that opens no root, or with a name and a [ before the next parenthesis.
@@ -570,7 +622,7 @@ def is_smiley(data: Bytes, i: Int, stop: Int) -> bool:
         node = raw.skip_space(data, i + 1, stop)
         size = semicolon(data, node, stop)
         return size > 0 and is_root_name(data, raw.skip_space(data, node + size, stop), stop)
-    if i < stop and (data[i] == raw.CLOSE or is_named(data, i, stop, True) or semicolon(data, i, stop) > 0):
+    if i < stop and (data[i] == raw.CLOSE or is_named(data, i, stop, SMALL_NAMES) or semicolon(data, i, stop) > 0):
         return False
     while i < stop and data[i] != raw.OPEN and data[i] != raw.CLOSE:
         if raw.is_capital(data[i]) and i + 1 < stop and data[i + 1] == raw.LEFT:

@@ -171,22 +171,26 @@ def as_array(data: bytes) -> Bytes:
     return writable_view(np.frombuffer(data, np.uint8))
 
 
-def scan(block: RecordBlock) -> GameArrays:
+def scan(block: RecordBlock, one_move: bool = False) -> GameArrays:
     """Read every game of a block. Never fails: unreadable games give rows with their `DropReason`.
 
     Each member gives at least one row, and one more for each further "(;" outside any game. Time is linear in the
     bytes; memory is bounded by a few times the bytes: a game of more than 65,535 moves, 4,096 setup stones
     (rectangles expanded) or 1,048,576 properties is `DropReason.TOO_LARGE`, and so is the rest of a member that
     contains games or setup stones too densely.
+
+    Args:
+        one_move: Of B and W in one node use B only, as the program of 2015 did.
     """
-    return scan_properties(block)[0]
+    return scan_properties(block, one_move)[0]
 
 
-def scan_properties(block: RecordBlock) -> tuple[GameArrays, Properties]:
+def scan_properties(block: RecordBlock, one_move: bool = False) -> tuple[GameArrays, Properties]:
     """Return the games of a block as `scan` does, and the properties of their main lines."""
     length = int(np.sum(block.stop - block.start))
     properties = min(length // scanner.PROPERTY_BYTES, scanner.MAX_PROPERTIES + length // 16)
     out = new_output(block, len(block) + 64, length // 3 + 1, MAX_SETUP + length // 64, properties)
+    out.state[scanner.ONE_MOVE] = one_move
     while scanner.scan_members(block.data, block.start, block.stop, block.drop, charsets(), out) == scanner.FULL:
         if out.state[scanner.GAMES] == len(out.rows):
             out = out._replace(rows=_longer(out.rows))

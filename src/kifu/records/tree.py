@@ -14,12 +14,13 @@ from kifu.records._bytes import CLOSE, COLON, DROP, HEIGHT, WIDTH, Int
 from kifu.records._sgf_tokens import (
     NAME_C,
     find_game,
-    has_small_letters,
     name_key,
     next_node,
     next_value,
+    node_style,
     read_rectangle,
     semicolon,
+    style_of,
 )
 from kifu.records.games import Bytes
 from kifu.records.sgf import as_array, as_block, charset_of, new_output
@@ -64,12 +65,12 @@ def _find_tree(
     stop = len(data)
     at, i, _junk = find_game(data, 0, stop)
     last, count, filled, depth = -1, 0, 0, 1 if at < stop else 0
-    row[scanner.VERBOSE] = int(has_small_letters(data, i, stop))
+    row[scanner.STYLE] = style_of(data, i, stop)
     while depth > 0 and count < len(nodes):
         moves, begin, out.state[scanner.PROPERTIES] = out.state[scanner.MOVES], i, 0
+        row[scanner.STYLE] = node_style(row[scanner.STYLE], depth)
         i = scanner.list_node(data, begin, stop, row, out)
         scanner.read_node(data, stop, 0, row, out)
-        row[scanner.PROPERTY_END] = -1  # the root is listed
         for k in range(out.state[scanner.PROPERTIES]):
             key = out.properties[k, scanner.KEY]
             j, end = np.int64(out.properties[k, scanner.VALUE]), np.int64(out.properties[k, scanner.VALUE_END])

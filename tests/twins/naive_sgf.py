@@ -215,12 +215,15 @@ def split_nodes(data: bytes, at: int, game: NaiveGame, charset: str = "plain") -
     return Reader(data, at, game, charset).read()
 
 
-@dataclass
+@dataclass(eq=False)
 class Property:
     name: bytes
-    is_direct: bool  # the name directly follows ; ] or (
+    is_direct: bool  # the name directly follows ; ] ( or a line break
     after_text: bool  # in its node
     values: list[bytes] = field(default_factory=list)
+
+    def is_move(self) -> bool:
+        return self.name in (b"B", b"W") and bool(self.values)
 
 
 @dataclass
@@ -231,9 +234,11 @@ class FoundNode:
     def split(self, in_root: bool, game: NaiveGame) -> list[Node]:
         """Return a node for each move."""
         found = self.properties
-        has_setup = any(each.name in (b"AB", b"AW", b"AE") and each.values for each in found)
-        stones = {each.name for each in found if has_setup and len(each.values) > 1}  # B and W of a fork are setup
-        moves = [k for k, each in enumerate(found) if each.values and each.name in {b"B", b"W"} - stones]
+        if any(each.name in (b"AB", b"AW", b"AE") and each.values for each in found):
+            for each in [each for each in found if each.is_move() and len(each.values) > 1]:
+                each.name = b"fork " + each.name  # its stones are setup
+                game.warnings |= ParseWarning.MANY_MOVE_VALUES
+        moves = [k for k, each in enumerate(found) if each.is_move()]
         only_moves_follow = len(moves) > 1 and moves[1:] == [*range(moves[1], len(found))] and not self.has_text
         is_split = all(len(found[k].values) == 1 for k in moves) and (not in_root or only_moves_follow)
         starts = [0]
@@ -241,24 +246,21 @@ class FoundNode:
             if is_split and found[k].name != found[before].name and not found[k].after_text:
                 game.warnings |= ParseWarning.TWO_MOVES_IN_NODE
                 starts.append(k)
-        parts = [found[start:stop] for start, stop in itertools.pairwise([*starts, len(found)])]
-        return [self.clean(part, {b"B", b"W"} - stones, game) for part in parts]
+        return [self.clean(found[start:stop], game) for start, stop in itertools.pairwise([*starts, len(found)])]
 
-    def clean(self, part: list[Property], colours: set[bytes], game: NaiveGame) -> Node:
+    def clean(self, part: list[Property], game: NaiveGame) -> Node:
         """Return the properties of a part with a move, without further moves, and what is likely text."""
-        direct = {
-            each.name
-            for each in part
-            if each.is_direct and each.values and self.has_text and len(self.properties) <= 256
-        }
-        part = [each for each in part if each.is_direct or each.name not in direct]
-        moves = [each for each in part if each.name in colours and each.values]
+        part = [each for each in part if each.values]
+        if self.has_text and len(self.properties) <= 256:
+            direct = {each.name for each in part if each.is_direct}
+            part = [each for each in part if each.is_direct or each.name not in direct]
+        moves = [each for each in part if each.is_move()]
         game.warnings |= ParseWarning.MOVE_SKIPPED if len(moves) > 1 else ParseWarning(0)
         if any(len(each.values) > 1 for each in moves):
             game.warnings |= ParseWarning.MANY_MOVE_VALUES
-        return [
-            (each.name, each.values) for each in part if each.values and not any(each is move for move in moves[1:])
-        ]
+        node = [(each.name, each.values) for each in part if each not in moves[1:]]
+        forks = [(b"A" + name[-1:], values) for name, values in node if name.startswith(b"fork")]
+        return [each for each in node if not each[0].startswith(b"fork")] + forks
 
 
 class Reader:
@@ -307,14 +309,14 @@ class Reader:
             self.values, self.after_text = None, False
             if self.on_main_line:
                 self.start_node()
-        elif char == b"(" and self.on_main_line and not self.opens_node(self.at):
+        elif char == b"(" and self.on_main_line and self.in_node and not self.opens_node(self.at):
             self.at += 1
-            self.opened.append(True)
+            self.opened = [each for each in self.opened if not each] + [True]
             self.skip_text()
         elif char == b"(":
             self.at += 1
             self.values, self.after_text = None, False
-            self.opened.append(False)
+            self.opened = [each for each in self.opened if not each] + [False]
             self.in_node = self.is_closed = False
             self.depth += 1
             if not self.on_main_line:
@@ -351,7 +353,7 @@ class Reader:
         """Return whether a name with a value begins there."""
         name = re.compile(rb"([A-Za-z][A-Za-z0-9]*)([\0-\x20]*)\[").match(self.data, at)
         if name and re.search(rb"[a-z]", name[1]) and not self.has_long_names:
-            return self.data[at - 1 : at] in (b"]", b";") and not name[2]
+            return self.data[at - 1 : at] in (b"]", b";", b"(") and not name[2]
         return name is not None
 
     def opens_node(self, at: int) -> bool:
@@ -362,7 +364,8 @@ class Reader:
         at = self.after_blanks(at)
         char = self.data[at : at + 1]
         if char == b")":
-            return self.data[at + 1 : at + 2] != b"]"
+            at = self.after_space(at + 1)
+            return self.data[at : at + 1] != b"]"
         if char == b"(":
             return self.opens_node(at)
         return char in (b"", b"[", b";") or SEMICOLON.match(self.data, at) is not None or self.is_name(at)
@@ -387,10 +390,14 @@ class Reader:
                 self.at = later + 1
                 if brackets:
                     end = later
-                    self.warn(ParseWarning.UNESCAPED_BRACKET if self.values is not None else ParseWarning(0))
+                    self.warn(ParseWarning.UNESCAPED_BRACKET)
         if self.values is not None:
             self.values.append(self.data[begin:end])
         if self.at > end + 1:
+            if self.values is not None and not self.nodes[-1].properties[-1].is_direct:
+                self.nodes[-1].properties.pop()
+            elif self.values is not None:
+                self.nodes[-1].properties[-1].after_text = True
             self.skip_text()
 
     def find_end(self, first: int, brackets: int, followed: bool) -> int | None:
@@ -415,8 +422,10 @@ class Reader:
                     return None
             elif char == b")" and parentheses:
                 parentheses.pop()
-            elif char == b";" and (followed or (last == b"]" and not any(parentheses))):
-                return None
+            elif char == b";":
+                is_node = self.is_name(self.after_space(at + 1))
+                if followed or (is_node and not brackets) or (last == b"]" and not any(parentheses)):
+                    return None
             if char.strip(SPACE):
                 last = char
             at = unit.end()
@@ -430,7 +439,7 @@ class Reader:
         elif not self.in_node or not (is_name or self.at == len(self.data)):
             self.skip_text()
             return
-        is_direct = self.data[name.start() - 1 : name.start()] in (b";", b"]", b"(")
+        is_direct = self.data[name.start() - 1 : name.start()] in (b";", b"]", b"(", b"\r", b"\n")
         found = Property(
             plain_name(name[0], self.game if is_name else NaiveGame(0)), is_direct, self.nodes[-1].has_text
         )
@@ -459,13 +468,16 @@ class Reader:
 
     def goes_on(self) -> bool:
         """Skip text up to a node that follows the last parenthesis. Return whether there is one."""
-        text = re.compile(rb"[^(\[]*(?:;|\xef\xbc\x9b|\xa3\xbb)").match(self.data, self.at)
-        at = self.after_blanks(text.end()) if text else 0
-        if text is None or not self.is_name(at) or self.is_of_a_root(at):
-            return False
-        self.at = text.end()
-        self.start_node()
-        return True
+        text = re.compile(rb"[^(\[]*").match(self.data, self.at)
+        for semicolon in SEMICOLON.finditer(self.data, self.at, text.end() if text else 0):
+            at = self.after_space(semicolon.end())
+            if self.is_name(at):
+                if self.is_of_a_root(at):
+                    return False
+                self.at = semicolon.end()
+                self.start_node()
+                return True
+        return False
 
 
 def plain_name(name: bytes, game: NaiveGame) -> bytes:
@@ -528,46 +540,30 @@ def read_handicap(value: bytes, game: NaiveGame) -> None:
 
 
 def read_node(node: Node, in_root: bool, game: NaiveGame) -> None:
-    ply = len(game.moves)
     kinds: dict[int, int] = {}
-    forked = []
-    if any(name in (b"AB", b"AW", b"AE") and values for name, values in node):
-        for own, setup in ((b"B", b"AB"), (b"W", b"AW")):
-            given = [values for name, values in node if name == own and values]
-            several = [values for values in given if len(values) > 1]
-            if several:
-                move(squeeze(given[0][0]), game)  # for its warnings
-                game.warnings |= ParseWarning.MANY_MOVE_VALUES
-                forked.append((setup, several[-1]))
-                node = [(name, [] if name == own else values) for name, values in node]
-    for name, values in [*node, *forked]:
-        if values and not in_root and name.decode() in GAME_INFO:
+    for name, values in node:
+        if not in_root and name.decode() in GAME_INFO:
             game.warnings |= ParseWarning.INFO_AFTER_ROOT
             if name == b"HA" and game.handicap is None and not game.warnings & ParseWarning.HANDICAP_TEXT:
                 read_handicap(values[0], game)
         bits = {b"AB": 0, b"AW": WHITE_BIT, b"AE": ERASE_BIT}.get(name)
         if bits is None:
             continue
-        if values and not in_root:
+        if not in_root:
             game.warnings |= ParseWarning.SETUP_AFTER_ROOT
         for value in values:
             for point in points(squeeze(value), game):
                 if kinds.get(point, bits) != bits and in_root:
                     game.warnings |= ParseWarning.SETUP_TWICE
                 if kinds.get(point) != bits:
-                    game.setup.append((ply, point | bits))
+                    game.setup.append((len(game.moves), point | bits))
                 kinds[point] = bits
     if in_root:
         game.root_setup = len(game.setup)
-    found = []
-    for name, bits in ((b"B", 0), (b"W", WHITE_BIT)):
-        given = [values for other, values in node if other == name and values]
-        if given:
-            found.append(move(squeeze(given[0][0]), game) | bits)
-    if found:
-        game.moves.append(found[0])
-        if in_root:
-            game.warnings |= ParseWarning.MOVE_IN_ROOT
+    for name, values in node:
+        if name in (b"B", b"W"):
+            game.moves.append(move(squeeze(values[0]), game) | (WHITE_BIT if name == b"W" else 0))
+            game.warnings |= ParseWarning.MOVE_IN_ROOT if in_root else ParseWarning(0)
 
 
 def squeeze(value: bytes) -> bytes:

@@ -164,7 +164,7 @@ def is_next_move(
 ) -> Any:
     """Return whether a move begins a node of its own, after one of the other colour in its node.
 
-    It does if both have one value and, in a root, no property but another move follows, as the root has the size.
+    It does if both have one value and, in a root, nothing but a move, another node or a parenthesis follows.
 
     Args:
         data: [N] uint8.
@@ -176,7 +176,7 @@ def is_next_move(
     if more < stop or more_before < stop:
         return False
     i = tokens.skip_separators(data, i, stop)
-    if not in_root or i >= stop or not raw.is_letter(data[i]):
+    if not in_root or i >= stop or data[i] in (raw.OPEN, raw.CLOSE) or tokens.semicolon(data, i, stop) > 0:
         return True
     _end, key, _small = tokens.read_name(data, i, stop)
     return is_move(key)
@@ -360,7 +360,7 @@ def read_late_size(data: Bytes, first: Int, row: npt.NDArray[np.int64], out: Nod
     start = row[raw.START]
     for k in range(first, out.state[PROPERTIES]):
         if out.properties[k, KEY] == tokens.NAME_SZ and row[raw.WARNINGS] & _SIZE_MISSING:
-            row[raw.WIDTH] = 0
+            row[raw.WIDTH] = row[raw.HEIGHT] = 0
             read_size(data, start + out.properties[k, VALUE], start + out.properties[k, VALUE_END], row)
             row[raw.WARNINGS] |= _INFO_AFTER_ROOT
             if row[raw.WIDTH] != 0:
@@ -522,9 +522,10 @@ def skip_tree(data: Bytes, i: Int, stop: Int, charset: Int, depth: Int, row: npt
             depth -= 1
             if depth == 0:
                 nodes = tokens.find_nodes(data, i + 1, stop)
+                if nodes != -1:
+                    row[raw.WARNINGS] |= _CLOSED_EARLY | _TEXT_SKIPPED
                 if nodes < 0:
                     return i + 1
-                row[raw.WARNINGS] |= _CLOSED_EARLY | _TEXT_SKIPPED
                 i, depth = nodes, 1
             is_closed = True
         elif c > raw.SPACE:

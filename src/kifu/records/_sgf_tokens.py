@@ -203,26 +203,43 @@ def is_usual(data: Bytes, i: Int, stop: Int) -> Any:
 
 
 @kernel
-def find_close(data: Bytes, end: Int, stop: Int, charset: Int, opened: Int, style: Int) -> Int:
+def find_close(data: Bytes, i: Int, end: Int, stop: Int, charset: Int, opened: Int, style: Int) -> Int:
     r"""Return the ] behind which a value with unescaped brackets ends, or -1 if its first ] ends it.
 
     This ] has no [ after the value's first ], or is the partner of the value's own [, and SGF follows it. Before it, no
     node follows a ], but within parentheses, as in a pasted game. There is no node at all if the value has no [ before
-    its first ], and not even a ; if SGF follows this.
+    its first ], and not even a ; if SGF follows this. A ) does not count as SGF if a ( is open in the value, and
+    nothing does after an open (;.
 
     Args:
         data: [N] uint8.
-        end: Position of the first ].
+        i, end: Start of the value and position of its first ].
         opened: Number of [ in the value before it.
         style: SMALL_NAMES, OUTERMOST, both or 0.
     """
     has_bracket = is_owed = opened > 0
-    parentheses, last = 0, raw.RIGHT
-    is_text = not is_followed(data, end + 1, stop, style)
+    parentheses, remarks, last = 0, 0, raw.RIGHT  # open ones with a ; and without
+    while i < end:
+        c = byte(data, i)
+        if c == raw.ESCAPE or is_pair(c, charset):
+            i += 1
+        elif c == raw.OPEN:
+            if semicolon(data, raw.skip_space(data, i + 1, end), end) > 0:
+                parentheses += 1
+            else:
+                remarks += 1
+        elif c == raw.CLOSE:
+            if remarks > 0:
+                remarks -= 1
+            else:
+                parentheses = max(parentheses - 1, 0)
+        i += 1
+    i = skip_separators(data, end + 1, stop)
+    is_text = parentheses > 0 or not is_followed(data, i, stop, style) or (remarks > 0 and data[i] == raw.CLOSE)
     i = end + 1
     stop_at = min(stop, end + _LOOK_AHEAD)
     while i < stop_at:
-        c = data[i]
+        c = byte(data, i)
         if c == raw.LEFT:
             opened += 1
         elif c == raw.RIGHT:
@@ -296,18 +313,21 @@ def next_name(data: Bytes, i: Int, stop: Int, charset: Int, style: Int) -> tuple
         if raw.is_letter(c) or semicolon(data, i, stop) > 0:
             break
         if c == raw.CLOSE:
-            is_text = junk or style & OUTERMOST != 0
-            if not (is_text and is_named(data, raw.skip_space(data, i + 1, stop), stop, style)):
+            after = raw.skip_space(data, i + 1, stop)
+            is_text = (junk or style & OUTERMOST != 0) and is_named(data, after, stop, style)
+            if not is_text and (after >= stop or data[after] != raw.RIGHT):
                 break
-            junk = True  # a property follows, as no ) of a game
+            junk = True  # a property or ] follows, as no ) of a game
         if c == raw.OPEN:
             if opens_variation(data, i, stop, style):
                 break
             junk, i = True, skip_remark(data, i, stop)
         elif c == raw.LEFT:
-            i = end_of_value(data, i + 1, stop, charset)
-            if i < stop and data[i] == raw.OPEN:
+            end, i, repair = read_value(data, i + 1, stop, charset, style)
+            junk = junk or repair != 0
+            if i == end:
                 break
+            continue
         elif c > raw.SPACE and c != _COMMA and c != raw.CLOSE:
             junk = True
         i += 1
@@ -384,12 +404,12 @@ def read_value(data: Bytes, i: Int, stop: Int, charset: Int, style: Int) -> tupl
     end, opened = find_end(data, i, stop, charset)
     if end == stop or data[end] != raw.RIGHT:
         return end, end, 0
-    i = raw.skip_space(data, end + 1, stop)
-    if opened == 0 and (is_usual(data, i, stop) or is_followed(data, i, stop, style)):
-        return end, i, 0
-    close = find_close(data, end, stop, charset, opened, style)
+    after = raw.skip_space(data, end + 1, stop)
+    if opened == 0 and (is_usual(data, after, stop) or is_followed(data, after, stop, style)):
+        return end, after, 0
+    close = find_close(data, i, end, stop, charset, opened, style)
     if close < 0:
-        return end, i, 0
+        return end, after, 0
     return (close, close + 1, _UNESCAPED_BRACKET) if opened > 0 else (end, close + 1, _TEXT_SKIPPED)
 
 
@@ -516,14 +536,16 @@ def is_root(data: Bytes, i: Int, stop: Int, needs_semicolon: bool) -> Any:
 def find_nodes(data: Bytes, i: Int, stop: Int) -> Int:
     """Return the ; of a node that follows at `i`, after the ) that should be the game's last, or -1.
 
-    Neither a ( or [ stands before it, nor does it begin like a root.
+    It does not begin like a root, and no ( stands before it; -2 if a [ does.
     """
-    while i < stop and data[i] != raw.OPEN and data[i] != raw.LEFT:
+    is_lost = False
+    while i < stop and data[i] != raw.OPEN:
         size = semicolon(data, i, stop)
         if size > 0:
             name = raw.skip_space(data, i + size, stop)
             if is_named(data, name, stop, 0):
-                return -1 if is_root_name(data, name, stop) else i
+                return -1 if is_root_name(data, name, stop) else (-2 if is_lost else i)
+        is_lost = is_lost or data[i] == raw.LEFT
         i += max(size, 1)
     return -1
 
@@ -563,7 +585,7 @@ def next_node(data: Bytes, i: Int, stop: Int, charset: Int, depth: Int) -> tuple
             else:
                 nodes = find_nodes(data, i + 1, stop) if depth == 1 else -1
                 if nodes < 0:
-                    break
+                    break  # `skip_tree` notes lost ones
                 return nodes, True, depth, warnings | _CLOSED_EARLY
         elif raw.is_letter(c):
             end = raw.end_of_name(data, i, stop)

@@ -221,6 +221,7 @@ class Property:
     is_direct: bool  # the name directly follows ; ] ( or a line break
     after_text: bool  # in its node
     values: list[bytes] = field(default_factory=list)
+    stop: int = 0  # of the last value
 
     def is_move(self) -> bool:
         return self.name in (b"B", b"W") and bool(self.values)
@@ -230,37 +231,6 @@ class Property:
 class FoundNode:
     properties: list[Property] = field(default_factory=list)
     has_text: bool = False
-
-    def split(self, in_root: bool, game: NaiveGame) -> list[Node]:
-        """Return a node for each move."""
-        found = self.properties
-        if any(each.name in (b"AB", b"AW", b"AE") and each.values for each in found):
-            for each in [each for each in found if each.is_move() and len(each.values) > 1]:
-                each.name = b"fork " + each.name  # its stones are setup
-                game.warnings |= ParseWarning.MANY_MOVE_VALUES
-        moves = [k for k, each in enumerate(found) if each.is_move()]
-        only_moves_follow = len(moves) > 1 and moves[1:] == [*range(moves[1], len(found))] and not self.has_text
-        is_split = all(len(found[k].values) == 1 for k in moves) and (not in_root or only_moves_follow)
-        starts = [0]
-        for before, k in itertools.pairwise(moves):
-            if is_split and found[k].name != found[before].name and not found[k].after_text:
-                game.warnings |= ParseWarning.TWO_MOVES_IN_NODE
-                starts.append(k)
-        return [self.clean(found[start:stop], game) for start, stop in itertools.pairwise([*starts, len(found)])]
-
-    def clean(self, part: list[Property], game: NaiveGame) -> Node:
-        """Return the properties of a part with a move, without further moves, and what is likely text."""
-        part = [each for each in part if each.values]
-        if self.has_text and len(self.properties) <= 256:
-            direct = {each.name for each in part if each.is_direct}
-            part = [each for each in part if each.is_direct or each.name not in direct]
-        moves = [each for each in part if each.is_move()]
-        game.warnings |= ParseWarning.MOVE_SKIPPED if len(moves) > 1 else ParseWarning(0)
-        if any(len(each.values) > 1 for each in moves):
-            game.warnings |= ParseWarning.MANY_MOVE_VALUES
-        node = [(each.name, each.values) for each in part if each not in moves[1:]]
-        forks = [(b"A" + name[-1:], values) for name, values in node if name.startswith(b"fork")]
-        return [each for each in node if not each[0].startswith(b"fork")] + forks
 
 
 class Reader:
@@ -296,7 +266,45 @@ class Reader:
         self.game.stop = self.at
         if self.depth:
             self.warn(ParseWarning.TRUNCATED)
-        return [part for number, node in enumerate(self.nodes) for part in node.split(number == 0, self.game)]
+        return [part for node in self.nodes for part in self.split(node)]
+
+    def split(self, node: FoundNode) -> list[Node]:
+        """Return a node for each move."""
+        found = node.properties
+        if any(each.name in (b"AB", b"AW", b"AE") and each.values for each in found):
+            for each in [each for each in found if each.is_move() and len(each.values) > 1]:
+                each.name = b"fork " + each.name  # its stones are setup
+                self.warn(ParseWarning.MANY_MOVE_VALUES)
+        moves = [k for k, each in enumerate(found) if each.is_move()]
+        starts = [0]
+        for before, k in itertools.pairwise(moves if all(len(found[k].values) == 1 for k in moves) else []):
+            is_splittable = node is not self.nodes[0] or len(starts) > 1 or self.only_moves_follow(found[k].stop)
+            if found[k].name != found[before].name and not found[k].after_text and is_splittable:
+                self.warn(ParseWarning.TWO_MOVES_IN_NODE)
+                starts.append(k)
+        return [self.clean(node, found[start:stop]) for start, stop in itertools.pairwise([*starts, len(found)])]
+
+    def only_moves_follow(self, at: int) -> bool:
+        """Return whether a move, a node or a parenthesis follows a value, or nothing."""
+        at = self.after_blanks(at)
+        name = NAME.match(self.data, at)
+        if name:
+            return plain_name(name[0], NaiveGame(0)) in (b"B", b"W")
+        return self.data[at : at + 1] in (b"", b"(", b")") or SEMICOLON.match(self.data, at) is not None
+
+    def clean(self, node: FoundNode, part: list[Property]) -> Node:
+        """Return the properties of a part with a move, without further moves, and what is likely text."""
+        part = [each for each in part if each.values]
+        if node.has_text and len(node.properties) <= 256:
+            direct = {each.name for each in part if each.is_direct}
+            part = [each for each in part if each.is_direct or each.name not in direct]
+        moves = [each for each in part if each.is_move()]
+        self.warn(ParseWarning.MOVE_SKIPPED if len(moves) > 1 else ParseWarning(0))
+        if any(len(each.values) > 1 for each in moves):
+            self.warn(ParseWarning.MANY_MOVE_VALUES)
+        kept = [(each.name, each.values) for each in part if each not in moves[1:]]
+        forks = [(b"A" + name[-1:], values) for name, values in kept if name.startswith(b"fork")]
+        return [each for each in kept if not each[0].startswith(b"fork")] + forks
 
     def step(self) -> None:
         char = self.data[self.at : self.at + 1]
@@ -374,54 +382,62 @@ class Reader:
         if self.values is None if self.on_main_line else self.is_closed:
             self.skip_text()
         begin, at, brackets = self.at + 1, self.at + 1, 0
+        parentheses: list[bool] = []  # for each open one, whether it begins with (;
         while self.data[at : at + 1] != b"]":
             unit = UNIT[self.charset].match(self.data, at)
             if unit is None or begins_in_a_line(self.data, at):
                 self.at = at
                 return
             brackets += unit[0] == b"["
+            self.count(parentheses, unit)
             at = unit.end()
         follows = self.sgf_follows(at + 1)
+        if brackets and (any(parentheses) or (parentheses and self.data[self.after_blanks(at + 1) :][:1] == b")")):
+            follows = False
         self.after_text = False
+        is_first = not self.on_main_line or self.values == []
         end, self.at = at, at + 1
         if brackets or not follows:
-            later = self.find_end(at, brackets, follows)
+            later = self.find_end(at, brackets, follows, parentheses if brackets else [])
             if later is not None:
                 self.at = later + 1
-                if brackets:
+                if brackets and is_first:
                     end = later
                     self.warn(ParseWarning.UNESCAPED_BRACKET)
-        if self.values is not None:
-            self.values.append(self.data[begin:end])
+        last = self.nodes[-1].properties[-1] if self.values is not None else None
+        if last:
+            last.values.append(self.data[begin:end])
+            last.stop = self.at
         if self.at > end + 1:
-            if self.values is not None and not self.nodes[-1].properties[-1].is_direct:
+            if last and is_first and not last.is_direct:
                 self.nodes[-1].properties.pop()
-            elif self.values is not None:
-                self.nodes[-1].properties[-1].after_text = True
+            elif last:
+                last.after_text = True
             self.skip_text()
 
-    def find_end(self, first: int, brackets: int, followed: bool) -> int | None:
+    def count(self, parentheses: list[bool], unit: re.Match[bytes]) -> None:
+        if unit[0] == b"(":
+            parentheses.append(OPENING.match(self.data, unit.start()) is not None)
+        elif unit[0] == b")" and parentheses:
+            parentheses.pop()
+
+    def find_end(self, first: int, brackets: int, followed: bool, parentheses: list[bool]) -> int | None:
         """Return the later `]` that ends a value whose first one stands at `first`."""
         own = [True] + [False] * (brackets - 1) if brackets else []  # for each open bracket, whether it is the value's
-        parentheses: list[bool] = []  # for each open one, whether it begins with (;
         at, last = first + 1, b"]"
         while at < min(len(self.data), first + 1 + SEARCHED):
             unit = UNIT[self.charset].match(self.data, at)
             assert unit is not None
             char = unit[0]
+            self.count(parentheses, unit)
             if char == b"[":
                 own.append(False)
             elif char == b"]":
                 if (not own or own.pop()) and self.sgf_follows(at + 1):
                     return at
             elif char == b"(":
-                if begins_another(self.data, at):
+                if begins_another(self.data, at) or (followed and parentheses[-1]):
                     return None
-                parentheses.append(OPENING.match(self.data, at) is not None)
-                if followed and parentheses[-1]:
-                    return None
-            elif char == b")" and parentheses:
-                parentheses.pop()
             elif char == b";":
                 is_node = self.is_name(self.after_space(at + 1))
                 if followed or (is_node and not brackets) or (last == b"]" and not any(parentheses)):
@@ -451,7 +467,8 @@ class Reader:
         self.values = None
         is_before_property = self.is_name(self.after_space(self.at)) and (self.depth == 1 or self.after_text)
         is_text = self.opened.pop() if self.on_main_line and self.opened else None
-        if is_text or (is_text is None and self.on_main_line and is_before_property):
+        is_before_bracket = self.data[self.after_space(self.at) :][:1] == b"]"
+        if is_text or (is_text is None and self.on_main_line and (is_before_property or is_before_bracket)):
             self.skip_text()
             return
         self.after_text = False
@@ -468,15 +485,19 @@ class Reader:
 
     def goes_on(self) -> bool:
         """Skip text up to a node that follows the last parenthesis. Return whether there is one."""
-        text = re.compile(rb"[^(\[]*").match(self.data, self.at)
+        text = re.compile(rb"[^(]*").match(self.data, self.at)
         for semicolon in SEMICOLON.finditer(self.data, self.at, text.end() if text else 0):
             at = self.after_space(semicolon.end())
-            if self.is_name(at):
-                if self.is_of_a_root(at):
-                    return False
-                self.at = semicolon.end()
-                self.start_node()
-                return True
+            if not self.is_name(at):
+                continue
+            if self.is_of_a_root(at):
+                return False
+            if b"[" in self.data[self.at : at]:
+                self.warn(ParseWarning.CLOSED_EARLY | ParseWarning.TEXT_SKIPPED)
+                return False
+            self.at = semicolon.end()
+            self.start_node()
+            return True
         return False
 
 

@@ -17,7 +17,8 @@ SPACE = bytes(range(33))
 OF_A_ROOT = {*GAME_INFO, "AP", "CA", "FF", "GM", "ST", "SZ"}
 SEARCHED = 4096  # bytes in which the end of a value is sought
 
-BLANK = re.compile(rb"[\0-\x20,]+")
+BLANKS = re.compile(rb"[\0-\x20,]*")
+SPACES = re.compile(rb"[\0-\x20]*")
 OPENING = re.compile(rb"\((?!\0)[\0-\x20]*;")
 NO_OPENING = re.compile(rb";[\0-\x20]*(GM|FF)\[")
 NO_SEMICOLON = re.compile(rb"\([\0-\x20]*(?=([A-Z]{1,2}[\0-\x20]*|[a-z]*[A-Z][a-z]*(?:[A-Z][a-z]*)?)(\[[^()]*))")
@@ -55,24 +56,22 @@ class NaiveGame:
     warnings: ParseWarning = field(default_factory=lambda: ParseWarning(0))
     drop: DropReason = DropReason.KEPT
 
+    def warn(self, warning: ParseWarning, is_set: object = True) -> None:
+        self.warnings |= warning if is_set else ParseWarning(0)
+
 
 def read_member(data: bytes) -> list[NaiveGame]:
     games: list[NaiveGame] = []
     at, is_doubtful = 0, DOUBT.search(data) is not None
     while start := find_start(data, at):
-        game = NaiveGame(start[0])
-        if data[at : game.start].strip(SPACE):
-            game.warnings |= ParseWarning.JUNK_BEFORE
-        if games:
-            game.warnings |= ParseWarning.LATER_GAME
-        if data[game.start : game.start + 1] != b"(":
-            game.warnings |= ParseWarning.OPENING_MISSING
-        elif data[start[1] - 1 : start[1]] != b";":
-            game.warnings |= ParseWarning.SEMICOLON_MISSING
+        game, is_open = NaiveGame(start[0]), data[start[0] : start[0] + 1] == b"("
         charset, is_other = charset_of(data, start[1], is_doubtful)
-        if is_other:
-            game.warnings |= ParseWarning.OTHER_CHARSET
-        nodes = split_nodes(data, start[1], game, charset)
+        game.warn(ParseWarning.JUNK_BEFORE, data[at : game.start].strip(SPACE))
+        game.warn(ParseWarning.LATER_GAME, games)
+        game.warn(ParseWarning.OPENING_MISSING, not is_open)
+        game.warn(ParseWarning.SEMICOLON_MISSING, is_open and data[start[1] - 1 : start[1]] != b";")
+        game.warn(ParseWarning.OTHER_CHARSET, is_other)
+        nodes = Reader(data, start[1], game, charset).read()
         read_root(nodes, game)
         if not game.drop:
             for number, node in enumerate(nodes):
@@ -136,7 +135,7 @@ def is_utf8(data: bytes) -> bool:
 
 def charset_of(data: bytes, root: int, is_doubtful: bool) -> tuple[str, bool]:
     """Return the key of `VALUES` for the game whose root's properties begin there, and whether CA names another one."""
-    node = split_nodes(data[: root + 4096], root, NaiveGame(0))[0]
+    node = Reader(data[: root + 4096], root, NaiveGame(0), "plain").read()[0]
     found = [values[0] for name, values in node if name == b"CA" and values]
     declared = codec_named(found[0]) if found else None
     declared = "cp932" if declared and re.match("shift_?jis", declared) else declared
@@ -210,11 +209,6 @@ def measure(data: bytes, root: int, limit: int, charset: str) -> tuple[int, int 
     return 2 * values - 4 * junk + (end is not None), end, chars, bad
 
 
-def split_nodes(data: bytes, at: int, game: NaiveGame, charset: str = "plain") -> list[Node]:
-    """Return the main line's nodes of the game whose properties begin at `at`: properties with their values."""
-    return Reader(data, at, game, charset).read()
-
-
 @dataclass(eq=False)
 class Property:
     name: bytes
@@ -241,7 +235,8 @@ class Reader:
         self.has_long_names = False
         if (second := re.compile(rb"[\0-\x20]*;").match(data, at)) and self.is_of_a_root(second.end()):
             self.at = second.end()
-        first = NAME.match(data, self.after_blanks(self.at))
+        self.at = self.after(BLANKS, self.at)
+        first = NAME.match(data, self.at)
         self.has_long_names = first is not None and re.search(rb"[a-z]", first[0]) is not None
         self.nodes = [FoundNode()]
         self.values: list[bytes] | None = None  # of the last property
@@ -251,11 +246,8 @@ class Reader:
         self.is_closed = self.had_variation = False
         self.after_text = False
 
-    def warn(self, warning: ParseWarning) -> None:
-        self.game.warnings |= warning
-
     def skip_text(self) -> None:
-        self.warn(ParseWarning.TEXT_SKIPPED)
+        self.game.warn(ParseWarning.TEXT_SKIPPED)
         self.values, self.after_text = None, True
         if self.on_main_line:
             self.nodes[-1].has_text = True
@@ -263,9 +255,9 @@ class Reader:
     def read(self) -> list[Node]:
         while self.depth and self.at < len(self.data) and not begins_another(self.data, self.at):
             self.step()
+            self.at = self.after(BLANKS, self.at) if self.depth else self.at
         self.game.stop = self.at
-        if self.depth:
-            self.warn(ParseWarning.TRUNCATED)
+        self.game.warn(ParseWarning.TRUNCATED, self.depth > 0)
         return [part for node in self.nodes for part in self.split(node)]
 
     def split(self, node: FoundNode) -> list[Node]:
@@ -274,19 +266,19 @@ class Reader:
         if any(each.name in (b"AB", b"AW", b"AE") and each.values for each in found):
             for each in [each for each in found if each.is_move() and len(each.values) > 1]:
                 each.name = b"fork " + each.name  # its stones are setup
-                self.warn(ParseWarning.MANY_MOVE_VALUES)
+                self.game.warn(ParseWarning.MANY_MOVE_VALUES)
         moves = [k for k, each in enumerate(found) if each.is_move()]
         starts = [0]
         for before, k in itertools.pairwise(moves if all(len(found[k].values) == 1 for k in moves) else []):
             is_splittable = node is not self.nodes[0] or len(starts) > 1 or self.only_moves_follow(found[k].stop)
             if found[k].name != found[before].name and not found[k].after_text and is_splittable:
-                self.warn(ParseWarning.TWO_MOVES_IN_NODE)
+                self.game.warn(ParseWarning.TWO_MOVES_IN_NODE)
                 starts.append(k)
         return [self.clean(node, found[start:stop]) for start, stop in itertools.pairwise([*starts, len(found)])]
 
     def only_moves_follow(self, at: int) -> bool:
         """Return whether a move, a node or a parenthesis follows a value, or nothing."""
-        at = self.after_blanks(at)
+        at = self.after(BLANKS, at)
         name = NAME.match(self.data, at)
         if name:
             return plain_name(name[0], NaiveGame(0)) in (b"B", b"W")
@@ -299,18 +291,15 @@ class Reader:
             direct = {each.name for each in part if each.is_direct}
             part = [each for each in part if each.is_direct or each.name not in direct]
         moves = [each for each in part if each.is_move()]
-        self.warn(ParseWarning.MOVE_SKIPPED if len(moves) > 1 else ParseWarning(0))
-        if any(len(each.values) > 1 for each in moves):
-            self.warn(ParseWarning.MANY_MOVE_VALUES)
+        self.game.warn(ParseWarning.MOVE_SKIPPED, len(moves) > 1)
+        self.game.warn(ParseWarning.MANY_MOVE_VALUES, any(len(each.values) > 1 for each in moves))
         kept = [(each.name, each.values) for each in part if each not in moves[1:]]
         forks = [(b"A" + name[-1:], values) for name, values in kept if name.startswith(b"fork")]
         return [each for each in kept if not each[0].startswith(b"fork")] + forks
 
     def step(self) -> None:
         char = self.data[self.at : self.at + 1]
-        if blank := BLANK.match(self.data, self.at):
-            self.at = blank.end()
-        elif char == b"[":
+        if char == b"[":
             self.read_value()
         elif semicolon := SEMICOLON.match(self.data, self.at):
             self.at = semicolon.end()
@@ -327,8 +316,7 @@ class Reader:
             self.opened = [each for each in self.opened if not each] + [False]
             self.in_node = self.is_closed = False
             self.depth += 1
-            if not self.on_main_line:
-                self.warn(ParseWarning.VARIATIONS)
+            self.game.warn(ParseWarning.VARIATIONS, not self.on_main_line)
         elif char == b")":
             self.at += 1
             self.close()
@@ -346,16 +334,13 @@ class Reader:
         self.in_node, self.opened = True, []
 
     def is_of_a_root(self, at: int) -> bool:
-        at = self.after_blanks(at)
+        at = self.after(BLANKS, at)
         name = NAME.match(self.data, at)
         return name is not None and self.is_name(at) and plain_name(name[0], NaiveGame(0)).decode() in OF_A_ROOT
 
-    def after_space(self, at: int) -> int:
-        return len(self.data) - len(self.data[at:].lstrip(SPACE))
-
-    def after_blanks(self, at: int) -> int:
-        blank = BLANK.match(self.data, at)
-        return blank.end() if blank else at
+    def after(self, blanks: re.Pattern[bytes], at: int) -> int:
+        found = blanks.match(self.data, at)
+        return found.end() if found else at
 
     def is_name(self, at: int) -> bool:
         """Return whether a name with a value begins there."""
@@ -365,14 +350,14 @@ class Reader:
         return name is not None
 
     def opens_node(self, at: int) -> bool:
-        at = self.after_space(at + 1)
+        at = self.after(SPACES, at + 1)
         return self.data[at : at + 1] in (b"", b"(", b")", b";") or self.is_name(at)
 
     def sgf_follows(self, at: int) -> bool:
-        at = self.after_blanks(at)
+        at = self.after(BLANKS, at)
         char = self.data[at : at + 1]
         if char == b")":
-            at = self.after_space(at + 1)
+            at = self.after(SPACES, at + 1)
             return self.data[at : at + 1] != b"]"
         if char == b"(":
             return self.opens_node(at)
@@ -381,6 +366,7 @@ class Reader:
     def read_value(self) -> None:
         if self.values is None if self.on_main_line else self.is_closed:
             self.skip_text()
+            self.opened = [each for each in self.opened if not each]
         begin, at, brackets = self.at + 1, self.at + 1, 0
         parentheses: list[bool] = []  # for each open one, whether it begins with (;
         while self.data[at : at + 1] != b"]":
@@ -392,7 +378,7 @@ class Reader:
             self.count(parentheses, unit)
             at = unit.end()
         follows = self.sgf_follows(at + 1)
-        if brackets and (any(parentheses) or (parentheses and self.data[self.after_blanks(at + 1) :][:1] == b")")):
+        if brackets and (any(parentheses) or (parentheses and self.data[self.after(BLANKS, at + 1) :][:1] == b")")):
             follows = False
         self.after_text = False
         is_first = not self.on_main_line or self.values == []
@@ -403,7 +389,7 @@ class Reader:
                 self.at = later + 1
                 if brackets and is_first:
                     end = later
-                    self.warn(ParseWarning.UNESCAPED_BRACKET)
+                    self.game.warn(ParseWarning.UNESCAPED_BRACKET)
         last = self.nodes[-1].properties[-1] if self.values is not None else None
         if last:
             last.values.append(self.data[begin:end])
@@ -425,7 +411,7 @@ class Reader:
         """Return the later `]` that ends a value whose first one stands at `first`."""
         own = [True] + [False] * (brackets - 1) if brackets else []  # for each open bracket, whether it is the value's
         at, last = first + 1, b"]"
-        while at < min(len(self.data), first + 1 + SEARCHED):
+        while at < min(len(self.data), first + SEARCHED):
             unit = UNIT[self.charset].match(self.data, at)
             assert unit is not None
             char = unit[0]
@@ -439,8 +425,8 @@ class Reader:
                 if begins_another(self.data, at) or (followed and parentheses[-1]):
                     return None
             elif char == b";":
-                is_node = self.is_name(self.after_space(at + 1))
-                if followed or (is_node and not brackets) or (last == b"]" and not any(parentheses)):
+                is_node = last == b"]" or (not brackets and self.is_name(self.after(SPACES, at + 1)))
+                if followed or (is_node and not any(parentheses)):
                     return None
             if char.strip(SPACE):
                 last = char
@@ -450,7 +436,7 @@ class Reader:
     def read_name(self, name: re.Match[bytes]) -> None:
         is_name = self.is_name(name.start())
         if self.opened and not self.in_node and is_name:
-            self.warn(ParseWarning.SEMICOLON_MISSING)
+            self.game.warn(ParseWarning.SEMICOLON_MISSING)
             self.start_node()
         elif not self.in_node or not (is_name or self.at == len(self.data)):
             self.skip_text()
@@ -465,21 +451,21 @@ class Reader:
 
     def close(self) -> None:
         self.values = None
-        is_before_property = self.is_name(self.after_space(self.at)) and (self.depth == 1 or self.after_text)
+        is_before_property = self.is_name(self.after(SPACES, self.at)) and (self.depth == 1 or self.after_text)
         is_text = self.opened.pop() if self.on_main_line and self.opened else None
-        is_before_bracket = self.data[self.after_space(self.at) :][:1] == b"]"
+        is_before_bracket = self.data[self.after(SPACES, self.at) :][:1] == b"]"
         if is_text or (is_text is None and self.on_main_line and (is_before_property or is_before_bracket)):
             self.skip_text()
             return
         self.after_text = False
         self.depth -= 1
         if is_text is not None:
-            self.warn(ParseWarning.EMPTY_VARIATION)
+            self.game.warn(ParseWarning.EMPTY_VARIATION)
         elif self.depth or not self.goes_on():
             self.on_main_line, self.is_closed = False, True
         else:
             self.depth = 1
-            self.warn(ParseWarning.CLOSED_EARLY)
+            self.game.warn(ParseWarning.CLOSED_EARLY)
             if self.had_variation:
                 self.on_main_line, self.is_closed = False, True
 
@@ -487,13 +473,13 @@ class Reader:
         """Skip text up to a node that follows the last parenthesis. Return whether there is one."""
         text = re.compile(rb"[^(]*").match(self.data, self.at)
         for semicolon in SEMICOLON.finditer(self.data, self.at, text.end() if text else 0):
-            at = self.after_space(semicolon.end())
+            at = self.after(SPACES, semicolon.end())
             if not self.is_name(at):
                 continue
             if self.is_of_a_root(at):
                 return False
             if b"[" in self.data[self.at : at]:
-                self.warn(ParseWarning.CLOSED_EARLY | ParseWarning.TEXT_SKIPPED)
+                self.game.warn(ParseWarning.CLOSED_EARLY | ParseWarning.TEXT_SKIPPED)
                 return False
             self.at = semicolon.end()
             self.start_node()
@@ -502,8 +488,7 @@ class Reader:
 
 
 def plain_name(name: bytes, game: NaiveGame) -> bytes:
-    if re.search(rb"[a-z]", name):
-        game.warnings |= ParseWarning.LOWER_CASE_NAME
+    game.warn(ParseWarning.LOWER_CASE_NAME, re.search(rb"[a-z]", name))
     if re.search(rb"[0-9]", name):
         return b"?"
     return re.sub(rb"[a-z]", b"", name) or name.upper()
@@ -518,15 +503,14 @@ def read_root(nodes: list[Node], game: NaiveGame) -> None:
     first = [(name, values[0]) for name, values in nodes[0] if values]
     for node in nodes:
         given = [values[0].strip(SPACE) for name, values in node if name == b"SZ"]
-        if given and node is not nodes[0]:
-            game.warnings |= ParseWarning.INFO_AFTER_ROOT
+        game.warn(ParseWarning.INFO_AFTER_ROOT, given and node is not nodes[0])
         if any(given):
             read_size(next(filter(None, given)), game)
         if any(given) or any(name in (b"B", b"W", b"AB", b"AW", b"AE") for name, _ in node):
             break
     if not game.width and not game.drop:
         game.width = game.height = 19
-        game.warnings |= ParseWarning.SIZE_MISSING
+        game.warn(ParseWarning.SIZE_MISSING)
     if any(name == b"GM" and value.strip(SPACE) and number(value) != 1 for name, value in first):
         game.drop = DropReason.NOT_GO
     handicaps = [value for name, value in first if name == b"HA"]
@@ -538,8 +522,7 @@ def read_root(nodes: list[Node], game: NaiveGame) -> None:
                 value.strip(SPACE)[:1], game.to_play
             )
     charsets = [value for name, value in first if name == b"CA"]
-    if charsets and codec_named(charsets[0]) is None:
-        game.warnings |= ParseWarning.BAD_CHARSET
+    game.warn(ParseWarning.BAD_CHARSET, charsets and codec_named(charsets[0]) is None)
 
 
 def read_size(value: bytes, game: NaiveGame) -> None:
@@ -548,34 +531,29 @@ def read_size(value: bytes, game: NaiveGame) -> None:
         game.width, game.height = sides[0], sides[-1]
     else:
         game.drop = DropReason.BAD_SIZE
-    if len(sides) == 2 and sides[0] == sides[1] and sides[0] is not None:
-        game.warnings |= ParseWarning.SIZE_PAIR
+    game.warn(ParseWarning.SIZE_PAIR, len(sides) == 2 and sides[0] == sides[1] and sides[0] is not None)
 
 
 def read_handicap(value: bytes, game: NaiveGame) -> None:
     game.handicap = number(value)
-    if game.handicap is None:
-        game.warnings |= ParseWarning.HANDICAP_TEXT
-    if game.handicap == 1:
-        game.warnings |= ParseWarning.HANDICAP_ONE
+    game.warn(ParseWarning.HANDICAP_TEXT, game.handicap is None)
+    game.warn(ParseWarning.HANDICAP_ONE, game.handicap == 1)
 
 
 def read_node(node: Node, in_root: bool, game: NaiveGame) -> None:
     kinds: dict[int, int] = {}
     for name, values in node:
         if not in_root and name.decode() in GAME_INFO:
-            game.warnings |= ParseWarning.INFO_AFTER_ROOT
+            game.warn(ParseWarning.INFO_AFTER_ROOT)
             if name == b"HA" and game.handicap is None and not game.warnings & ParseWarning.HANDICAP_TEXT:
                 read_handicap(values[0], game)
         bits = {b"AB": 0, b"AW": WHITE_BIT, b"AE": ERASE_BIT}.get(name)
         if bits is None:
             continue
-        if not in_root:
-            game.warnings |= ParseWarning.SETUP_AFTER_ROOT
+        game.warn(ParseWarning.SETUP_AFTER_ROOT, not in_root)
         for value in values:
             for point in points(squeeze(value), game):
-                if kinds.get(point, bits) != bits and in_root:
-                    game.warnings |= ParseWarning.SETUP_TWICE
+                game.warn(ParseWarning.SETUP_TWICE, kinds.get(point, bits) != bits and in_root)
                 if kinds.get(point) != bits:
                     game.setup.append((len(game.moves), point | bits))
                 kinds[point] = bits
@@ -584,7 +562,7 @@ def read_node(node: Node, in_root: bool, game: NaiveGame) -> None:
     for name, values in node:
         if name in (b"B", b"W"):
             game.moves.append(move(squeeze(values[0]), game) | (WHITE_BIT if name == b"W" else 0))
-            game.warnings |= ParseWarning.MOVE_IN_ROOT if in_root else ParseWarning(0)
+            game.warn(ParseWarning.MOVE_IN_ROOT, in_root)
 
 
 def squeeze(value: bytes) -> bytes:
@@ -602,13 +580,11 @@ def move(value: bytes, game: NaiveGame) -> int:
         return game.width * game.height
     if point := point_of(value, game):
         return point[1] * game.width + point[0]
-    if value == b"tt" and game.width <= 19 and game.height <= 19:
-        game.warnings |= ParseWarning.PASS_AS_TT
-        return game.width * game.height
-    if value.lower() in (b"pass", b"--", b"``"):
-        game.warnings |= ParseWarning.PASS_AS_WORD
-        return game.width * game.height
-    return NO_POINT
+    is_tt = value == b"tt" and game.width <= 19 and game.height <= 19
+    is_word = value.lower() in (b"pass", b"--", b"``")
+    game.warn(ParseWarning.PASS_AS_TT, is_tt)
+    game.warn(ParseWarning.PASS_AS_WORD, is_word)
+    return game.width * game.height if is_tt or is_word else NO_POINT
 
 
 def points(value: bytes, game: NaiveGame) -> list[int]:
@@ -620,7 +596,7 @@ def points(value: bytes, game: NaiveGame) -> list[int]:
         (left, top), (right, bottom) = left_top, right_bottom
         if left <= right and top <= bottom:
             return [y * game.width + x for y in range(top, bottom + 1) for x in range(left, right + 1)]
-    game.warnings |= ParseWarning.BAD_SETUP_POINT
+    game.warn(ParseWarning.BAD_SETUP_POINT)
     return []
 
 
@@ -646,14 +622,9 @@ def naive_of(games: GameArrays, g: int) -> NaiveGame:
     setup = slice(games.setup_offset[g], games.setup_offset[g + 1])
     drop = DropReason(games.drop[g])
     return NaiveGame(
-        start=games.start[g],
-        stop=games.stop[g],
-        width=games.width[g],
-        height=games.height[g],
+        **{name: getattr(games, name)[g] for name in ("start", "stop", "width", "height", "root_setup", "to_play")},
         moves=games.moves[games.move_offset[g] : games.move_offset[g + 1]].tolist(),
         setup=list(zip(games.setup_ply[setup].tolist(), games.setup[setup].tolist())),
-        root_setup=games.root_setup[g],
-        to_play=games.to_play[g],
         handicap=None if games.handicap[g] == NO_HANDICAP else games.handicap[g],
         warnings=ParseWarning(0) if drop else ParseWarning(int(games.warnings[g])),
         drop=drop,

@@ -2,6 +2,7 @@
 
 import functools
 import random
+from collections.abc import Sequence
 
 from fuzzing import Fuzzer, damage
 from kifu.records.game import read_sgf, write_sgf
@@ -19,11 +20,75 @@ def trap_records() -> list[bytes]:
 
 def record(draw: random.Random) -> bytes:
     """Return a record, or two, or a soup of tokens, with some bytes replaced by tokens or noise."""
+    if draw.random() < 0.5:
+        return dirty(draw, trap_records())
     if draw.random() < 0.3:
         data = bytearray(b"".join(draw.choices(TEXT_PIECES, k=draw.randint(0, 60))))
     else:
         data = bytearray(draw.choice(trap_records()) + draw.choice([b"", *trap_records()]))
     return damage(draw, data, TEXT_PIECES)
+
+
+PASTED = (
+    *(
+        b"Ann [5k]: hi :)",
+        b"Ann [5k]: hi\nBob [4k]: (;-)\n",
+        b"a) attach",
+        b"(;B[ee];W[cg])",
+        b"\n(;B[ee];W[cg])",
+        b"(;",
+    ),
+    *(
+        b"(game 1)",
+        b"Cup [final] (game 1)",
+        b"RE[B+R]",
+        b"PB[Eve]",
+        b"B [dd] is better",
+        b"Bob[3k]",
+        b"C[",
+        b";)",
+        b"()",
+    ),
+    *(
+        b"\xef\xbc\x9b",
+        b",",
+        b"\\",
+        b"]]",
+        b"[]",
+        b" [",
+        b"] ",
+        b"W[cg]",
+        b"\0",
+        b"\r",
+        b"\x83]",
+        b"\x95\\",
+        b"x" * 4090,
+    ),
+)
+
+
+def dirty(draw: random.Random, records: Sequence[bytes]) -> bytes:
+    """Return a record, or two, with one to three damages: cut, joined, pasted, with brackets lost or doubled."""
+    data = draw.choice(records)
+    if draw.random() < 0.25:
+        data += draw.choice([b"", b"\n"]) + draw.choice(records)
+    for _ in range(draw.randint(1, 3)):
+        tokens = [at for at, char in enumerate(data) if char in b"[]();"] or [0]
+        at = draw.choice(tokens) + draw.randrange(2) if draw.random() < 0.6 else draw.randint(0, len(data))
+        match draw.choice(("cut", "joined", "lost", "doubled", "pasted", "pasted", "pasted", "two moves")):
+            case "cut":
+                data = data[:at] + data[draw.randint(at, max(at, len(data))) :]
+            case "joined":
+                data = data[:at] + draw.choice([b"\n", b"\r", b"\r\n", b" "]) + draw.choice(records)
+            case "lost":
+                data = data[:at] + data[at + 1 :]
+            case "doubled":
+                data = data[:at] + data[at : at + 1] + data[at:]
+            case "pasted":
+                data = data[:at] + draw.choice(PASTED) + data[at:]
+            case "two moves":
+                data = data[:at] + data[at:].replace(b"];", draw.choice([b"]", b"],", b"]\xef\xbc\x9b"]), 1)
+    return data
 
 
 def check(data: bytes) -> None:

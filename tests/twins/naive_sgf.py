@@ -135,13 +135,15 @@ def is_utf8(data: bytes) -> bool:
 
 def charset_of(data: bytes, root: int, is_doubtful: bool) -> tuple[str, bool]:
     """Return the key of `VALUES` for the game whose root's properties begin there, and whether CA names another one."""
+    if data.isascii():
+        return "plain", False
     node = Reader(data[: root + 4096], root, NaiveGame(0), "plain").read()[0]
     found = [values[0] for name, values in node if name == b"CA" and values]
     declared = codec_named(found[0]) if found else None
     declared = "cp932" if declared and re.match("shift_?jis", declared) else declared
     declared = "cp950" if declared == "big5hkscs" else declared if declared in VALUES else "plain"
     is_paired = declared in ("cp932", "cp950")
-    if data.isascii() or not (is_doubtful or is_paired):
+    if not (is_doubtful or is_paired):
         return "plain", False
     length = 64
     ends, limit = list[int](), root

@@ -353,7 +353,11 @@ class Reader:
 
     def opens_node(self, at: int) -> bool:
         at = self.after(SPACES, at + 1)
-        return self.data[at : at + 1] in (b"", b"(", b")", b";") or self.is_name(at)
+        return (
+            self.data[at : at + 1] in (b"", b"(", b")")
+            or SEMICOLON.match(self.data, at) is not None
+            or self.is_name(at)
+        )
 
     def sgf_follows(self, at: int) -> bool:
         at = self.after(BLANKS, at)

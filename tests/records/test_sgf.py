@@ -577,7 +577,7 @@ def test_too_many_setup_stones() -> None:
 
 @LONG
 def test_too_many_properties() -> None:
-    many = b"A[]" * (MAX_PROPERTIES - 2)
+    many = b"A[]" * (MAX_PROPERTIES - 1)
     assert not read_sgf(b"(;SZ[9]" + many + b";B[aa])").drop
     first, second = read_games(b"(;SZ[9]" + many + b";B[aa]C[x])(;SZ[9];B[aa])")
     assert (first.drop, len(first), second.drop, len(second)) == (DropReason.TOO_LARGE, 0, DropReason.KEPT, 1)

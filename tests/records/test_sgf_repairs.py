@@ -40,7 +40,7 @@ TEXTS = [
     "C[Ann [5k]: hi :)]", "C[Ann [5k]: hi ;)]", "C[Ann 5k]: hi :)]", "C[Ann [5k]: hi :)\nBob [4k]: hi :)]",
     "C[a [1]: a) attach, b) extend]", "C[x [1]; y [2]; z]", "C[Ann 5k] Bob [4k] says]", "C[Ann 5k]: B[ee] better]",
     "C[White (Ann [5k]) thinks; ok]", "C[(;B[ee];W[cg])]", "C[(;W[dd])(;W[dd]) see [1]]", "C[(see [1]) Bob [4k]: (;]",
-    "LB[aa:x [1] :)]", "C[aa][bb [5k] :)]", "C[seq: B[ee] W[cg] B[gc]]",
+    "LB[aa:x [1] :)]", "C[see [1] (;W[dd])]", "C[Black [5k](;B[ee];W[cg])]", "C[aa][bb [5k] :)]", "C[seq: B[ee] W[cg] B[gc]]",
     "C[hi [5k] see (;B[ee];W[cg]) ok]", "C[x [5k]: (;B[ee];W[cg])]",
     "C[Ann [5k]: hi ; B[ff] later]", "C[Bob [3k]: no, B[dd] was better]", "C[Ann 5k] B[dd] was better]",
 ]  # fmt: skip

@@ -92,7 +92,10 @@ def is_letter(c: Int) -> Any:
 
 @inline_kernel
 def read_number(data: Bytes, i: Int, stop: Int) -> tuple[bool, Int]:
-    """Parse a whole number of at most 4 digits, with an optional sign and surrounding white space: (valid, value)."""
+    """Parse a whole number of at most 4 digits, with an optional sign and white space around it: (valid, value).
+
+    Line breaks within it are skipped.
+    """
     i = skip_space(data, i, stop)
     while stop > i and data[stop - 1] <= SPACE:
         stop -= 1
@@ -100,12 +103,15 @@ def read_number(data: Bytes, i: Int, stop: Int) -> tuple[bool, Int]:
     if i < stop and (data[i] == 43 or data[i] == 45):
         sign = 44 - byte(data, i)
         i += 1
-    value = 0
+    value = digits = 0
     for k in range(i, stop):
-        if data[k] < 48 or data[k] > 57 or k - i >= 4:
+        if data[k] in (LINE_FEED, CARRIAGE_RETURN):
+            continue
+        if data[k] < 48 or data[k] > 57 or digits == 4:
             return False, 0
         value = value * 10 + byte(data, k) - 48
-    return i < stop, sign * value
+        digits += 1
+    return digits > 0, sign * value
 
 
 @inline_kernel

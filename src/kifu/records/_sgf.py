@@ -158,7 +158,7 @@ def is_move(key: Int) -> Any:
     return key in (tokens.NAME_B, tokens.NAME_W)
 
 
-@inline_kernel
+@kernel
 def is_next_move(
     data: Bytes, i: Int, stop: Int, end: Int, before: Int, row: npt.NDArray[np.int64], in_root: bool
 ) -> Any:
@@ -196,10 +196,10 @@ def list_node(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64], out: N
     at = tokens.skip_separators(data, i, stop)
     if at < stop and data[at] == raw.LEFT:
         warnings = _TEXT_SKIPPED
-    key, colour, colour_end = 0, -1, 0
+    key, colour, colour_end, style = 0, -1, 0, row[STYLE]
     while key >= 0 and count < most:
         at = i
-        i, key, value, end, more = tokens.next_property(data, i, stop, charset, row[STYLE])
+        i, key, value, end, more = tokens.next_property(data, i, stop, charset, style)
         if is_move(key):
             if colour < 0:
                 colour, colour_end = key, end
@@ -228,7 +228,7 @@ def list_node(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64], out: N
     return i
 
 
-@inline_kernel
+@kernel
 def drop_quoted(data: Bytes, start: Int, first: Int, count: Int, properties: npt.NDArray[np.int32]) -> Int:
     """Remove properties of a node with text that probably belong to the text: one of the same name is direct.
 
@@ -354,7 +354,7 @@ def read_stones(
         i, end = tokens.next_value(data, end, stop, row[CHARSET])
 
 
-@inline_kernel
+@kernel
 def read_late_size(data: Bytes, first: Int, row: npt.NDArray[np.int64], out: NodesOut) -> None:
     """Read SZ from the rows of a node before any move and stone, if the root lacks it."""
     start = row[raw.START]
@@ -448,12 +448,12 @@ def plain_moves(
 ) -> tuple[Int, Int]:
     """Read consecutive nodes of the form ;B[xy] or ;W[xy] with a point of the board, which make up most of a record.
 
-    Another node follows each: one before a parenthesis is left to `list_node`.
+    One before a parenthesis that may be text is left to `list_node`.
 
     Returns:
         (position of the next other node, index in `moves` after the moves).
     """
-    last = row[raw.MOVE_END] + MAX_MOVES
+    last, before = row[raw.MOVE_END] + MAX_MOVES, i
     width, height = row[raw.WIDTH], row[raw.HEIGHT]
     while i + 6 < stop and m < last:
         colour = data[i + 1]
@@ -469,11 +469,15 @@ def plain_moves(
         while c <= raw.SPACE and after + 1 < stop:
             after += 1
             c = data[after]
-        if c != raw.SEMICOLON:
+        if c != raw.SEMICOLON and c != raw.CLOSE and c != raw.OPEN:
             break
         moves[m] = y * width + x if colour == raw.LETTER_B else (y * width + x) | WHITE_BIT
         m += 1
-        i = after
+        before, i = i, after
+    if i > before and data[i] != raw.SEMICOLON:
+        after = raw.skip_space(data, i + 1, stop)
+        if after < stop and data[after] != raw.OPEN and data[after] != raw.CLOSE and data[after] != raw.SEMICOLON:
+            return before, m - 1
     return i, m
 
 
@@ -490,7 +494,7 @@ def main_line(
         i, found, depth, warnings = tokens.next_node(data, i, stop, charset, depth)
         row[raw.WARNINGS] |= warnings
         if found:
-            if data[i] == raw.SEMICOLON:
+            if i + 6 < stop and data[i + 5] == raw.RIGHT and data[i + 6] <= raw.SEMICOLON:
                 i, out.state[MOVES] = plain_moves(data, i, stop, row, out.moves, out.state[MOVES])
             size = tokens.semicolon(data, i, stop)
             if size > 0 or raw.is_letter(data[i]):

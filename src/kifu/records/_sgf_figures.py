@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from kifu.kernel import inline_kernel, kernel
 from kifu.point import WHITE_BIT
-from kifu.records._bytes import HYPHEN, MAX_POINTS, SPACE, Int, byte, is_digit, skip_space
+from kifu.records._bytes import CARRIAGE_RETURN, HYPHEN, LINE_FEED, MAX_POINTS, SPACE, Int, byte, is_digit, skip_space
 from kifu.records._sgf import KEY, NODE, PLY, first_value
 from kifu.records._sgf_tokens import NAME_C, name_key, next_value, read_rectangle
 from kifu.records.games import FIELDS, Bytes, GameArrays, Properties, TextFields
@@ -79,7 +79,10 @@ class ClockInput(NamedTuple):
 
 @inline_kernel
 def read_decimal(data: Bytes, i: Int, stop: Int) -> Float:
-    """Parse a decimal number of at most 15 digits, with an optional minus and surrounding white space; else NaN."""
+    """Parse a decimal number of at most 15 digits, with an optional minus and white space around it; else NaN.
+
+    Line breaks within it are skipped.
+    """
     i = skip_space(data, i, stop)
     while stop > i and data[stop - 1] <= SPACE:
         stop -= 1
@@ -95,7 +98,7 @@ def read_decimal(data: Bytes, i: Int, stop: Int) -> Float:
             decimals += int(decimals >= 0)
         elif c == _POINT and decimals < 0:
             decimals = 0
-        else:
+        elif c not in (LINE_FEED, CARRIAGE_RETURN):
             return np.nan
     if digits == 0:
         return np.nan

@@ -56,6 +56,10 @@ _UNESCAPED_BRACKET = int(ParseWarning.UNESCAPED_BRACKET)
 
 _COMMA = ord(",")
 
+_ESC, _DOLLAR = 0x1B, ord("$")
+_IS_SPECIAL = np.zeros(256, np.uint8)  # bytes at which `find_end` stops to look
+_IS_SPECIAL[[raw.LEFT, raw.ESCAPE, raw.RIGHT, raw.OPEN, _ESC, *range(0x81, 0x100)]] = 1
+
 _COORDINATE = np.full(256, 255, np.uint8)  # by coordinate letter; 255 is off every board
 _COORDINATE[np.frombuffer(SGF_LETTERS.encode(), np.uint8)] = np.arange(len(SGF_LETTERS))
 
@@ -70,11 +74,15 @@ def is_pair(c: Int, charset: Int) -> Any:
 def find_end(data: Bytes, i: Int, stop: Int, charset: Int) -> tuple[Int, Int]:
     r"""Return the position of the first ] of a value that no \ hides, and the number of [ before it.
 
-    A value without one ends at the next record (`begins_record`), or at `stop`.
+    A value without one ends at the next record (`begins_record`), or at `stop`. Characters of two bytes between ESC $ and
+    ESC, as in ISO-2022-JP, are skipped.
     """
     opened = 0
     while i < stop:
         c = data[i]
+        if _IS_SPECIAL[c] == 0:
+            i += 1
+            continue
         if raw.LEFT <= c <= raw.RIGHT:  # [, \ or ]
             if c == raw.RIGHT:
                 return i, opened
@@ -85,10 +93,23 @@ def find_end(data: Bytes, i: Int, stop: Int, charset: Int) -> tuple[Int, Int]:
         elif c == raw.OPEN:
             if begins_record(data, i, stop):
                 return i, opened
+        elif c == _ESC:
+            i = end_of_wide(data, i, stop)
         elif is_pair(c, charset):
             i += 1
         i += 1
     return stop, opened
+
+
+@inline_kernel
+def end_of_wide(data: Bytes, i: Int, stop: Int) -> Int:
+    """Return the position before the ESC that ends the characters which the ESC and $ at `i` begin; else `i`."""
+    end = i + 2
+    if end >= stop or data[i + 1] != _DOLLAR:
+        return i
+    while end < stop and raw.SPACE < data[end] < 0x7F:
+        end += 1
+    return end - 1 if end < stop and data[end] == _ESC else i
 
 
 @inline_kernel
@@ -208,8 +229,8 @@ def find_close(data: Bytes, i: Int, end: Int, stop: Int, charset: Int, opened: I
 
     This ] has no [ after the value's first ], or is the partner of the value's own [, and SGF follows it. Before it, no
     node follows a ], but within parentheses, as in a pasted game. There is no node at all if the value has no [ before
-    its first ], and not even a ; if SGF follows this. A ) does not count as SGF if a ( is open in the value, and
-    nothing does after an open (;.
+    its first ], and not even a ; if SGF follows this. Here ( does not count as SGF, nor does ) if a ( is open in
+    the value, nor anything after an open (;.
 
     Args:
         data: [N] uint8.
@@ -217,6 +238,8 @@ def find_close(data: Bytes, i: Int, end: Int, stop: Int, charset: Int, opened: I
         opened: Number of [ in the value before it.
         style: SMALL_NAMES, OUTERMOST, both or 0.
     """
+    if opened == 0 and is_followed(data, end + 1, stop, style):
+        return -1
     has_bracket = is_owed = opened > 0
     parentheses, remarks, last = 0, 0, raw.RIGHT  # open ones with a ; and without
     while i < end:
@@ -235,7 +258,9 @@ def find_close(data: Bytes, i: Int, end: Int, stop: Int, charset: Int, opened: I
                 parentheses = max(parentheses - 1, 0)
         i += 1
     i = skip_separators(data, end + 1, stop)
-    is_text = parentheses > 0 or not is_followed(data, i, stop, style) or (remarks > 0 and data[i] == raw.CLOSE)
+    is_text = parentheses > 0 or not is_followed(data, i, stop, style)
+    if i < stop:
+        is_text = is_text or data[i] == raw.OPEN or (remarks > 0 and data[i] == raw.CLOSE)
     i = end + 1
     stop_at = min(stop, end + _LOOK_AHEAD)
     while i < stop_at:
@@ -296,7 +321,7 @@ def is_root_name(data: Bytes, i: Int, stop: Int) -> Any:
     return _FIRST_KEY <= key <= _LAST_KEY and _IS_ROOT[key - _FIRST_KEY] == 1
 
 
-@inline_kernel
+@kernel
 def next_name(data: Bytes, i: Int, stop: Int, charset: Int, style: Int) -> tuple[Int, bool]:
     """Skip values, white space and text up to the next letters of the node, or to the ; ( ) that ends it.
 
@@ -405,7 +430,7 @@ def read_value(data: Bytes, i: Int, stop: Int, charset: Int, style: Int) -> tupl
     if end == stop or data[end] != raw.RIGHT:
         return end, end, 0
     after = raw.skip_space(data, end + 1, stop)
-    if opened == 0 and (is_usual(data, after, stop) or is_followed(data, after, stop, style)):
+    if opened == 0 and is_usual(data, after, stop):
         return end, after, 0
     close = find_close(data, i, end, stop, charset, opened, style)
     if close < 0:
@@ -436,6 +461,8 @@ def next_property(data: Bytes, i: Int, stop: Int, charset: Int, style: Int) -> t
             elif data[i + 2] == raw.LEFT and raw.is_capital(data[i + 1]):
                 key, start = byte(data, i) * 256 + byte(data, i + 1), i + 3
         while start < 0:
+            if i < stop and data[i] == raw.SEMICOLON:
+                return i, -1, i, i, warnings
             i, junk = next_name(data, i, stop, charset, style)
             if junk:
                 warnings |= _TEXT_SKIPPED

@@ -28,11 +28,10 @@ SEMICOLON = re.compile(rb";|\xef\xbc\x9b|\xa3\xbb")
 DOUBT = re.compile(rb"[\x80-\xff](\\|\][^\0-\x20;()\[A-Za-z])")
 NAME = re.compile(rb"[A-Za-z][A-Za-z0-9]*")
 LEAD = {"plain": rb"", "cp932": rb"\x81-\x9f\xe0-\xff", "cp950": rb"\x81-\xff", "gb18030": rb"\x81-\xff"}
-UNIT = {charset: re.compile(rb"[\\%s].|." % lead, re.DOTALL) for charset, lead in LEAD.items()}  # of a value
-PLAIN_VALUE = re.compile(rb"\[((?:\\.|[^\\\]])*)\]", re.DOTALL)
-VALUES = {
-    charset: re.compile(rb"\[((?:[\\%s].|[^\\\]%s])*)\]" % (lead, lead), re.DOTALL) for charset, lead in LEAD.items()
-}
+JAPANESE = rb"\x1b\$[\x21-\x7e]*\x1b\([A-Z]"  # of ISO-2022-JP
+UNITS = {charset: rb"%s|[\\%s].|[^\]]" % (JAPANESE, lead) for charset, lead in LEAD.items()}  # of a value
+UNIT = {charset: re.compile(unit + rb"|\]", re.DOTALL) for charset, unit in UNITS.items()}
+VALUES = {charset: re.compile(rb"\[((?>%s)*+)\]" % unit, re.DOTALL) for charset, unit in UNITS.items()}
 CHARACTER = {
     "cp932": rb"[\xa1-\xdf]|[\x81-\x9f\xe0-\xef\xfa-\xfc][\x40-\x7e\x80-\xfc]",
     "cp950": rb"[\x87-\xfe][\x40-\x7e\xa1-\xfe]",
@@ -384,7 +383,8 @@ class Reader:
             self.count(parentheses, unit)
             at = unit.end()
         follows = self.sgf_follows(at + 1)
-        if brackets and (any(parentheses) or (parentheses and self.data[self.after(BLANKS, at + 1) :][:1] == b")")):
+        char = self.data[self.after(BLANKS, at + 1) :][:1]
+        if brackets and (any(parentheses) or char == b"(" or (parentheses and char == b")")):
             follows = False
         self.after_text = False
         is_first = not self.on_main_line or self.values == []

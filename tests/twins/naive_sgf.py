@@ -28,7 +28,7 @@ SEMICOLON = re.compile(rb";|\xef\xbc\x9b|\xa3\xbb")
 DOUBT = re.compile(rb"[\x80-\xff](\\|\][^\0-\x20;()\[A-Za-z])")
 NAME = re.compile(rb"[A-Za-z][A-Za-z0-9]*")
 LEAD = {"plain": rb"", "cp932": rb"\x81-\x9f\xe0-\xff", "cp950": rb"\x81-\xff", "gb18030": rb"\x81-\xff"}
-JAPANESE = rb"\x1b\$[\x21-\x7e]*\x1b\([A-Z]"  # of ISO-2022-JP
+JAPANESE = rb"\x1b\$[\x21-\x7e]*(?=\x1b)"  # of ISO-2022-JP
 UNITS = {charset: rb"%s|[\\%s].|[^\]]" % (JAPANESE, lead) for charset, lead in LEAD.items()}  # of a value
 UNIT = {charset: re.compile(unit + rb"|\]", re.DOTALL) for charset, unit in UNITS.items()}
 VALUES = {charset: re.compile(rb"\[((?>%s)*+)\]" % unit, re.DOTALL) for charset, unit in UNITS.items()}
@@ -256,7 +256,7 @@ class Reader:
     def read(self) -> list[Node]:
         while self.depth and self.at < len(self.data) and not begins_another(self.data, self.at):
             self.step()
-            self.at = self.after(BLANKS, self.at) if self.depth else self.at
+            self.at = self.after(BLANKS if self.on_main_line else SPACES, self.at) if self.depth else self.at
         self.game.stop = self.at
         self.game.warn(ParseWarning.TRUNCATED, self.depth > 0)
         return [part for node in self.nodes for part in self.split(node)]
@@ -307,6 +307,8 @@ class Reader:
             self.values, self.after_text = None, False
             if self.on_main_line:
                 self.start_node()
+            elif char != b";":
+                self.skip_text()
         elif char == b"(" and self.on_main_line and self.in_node and not self.opens_node(self.at):
             self.at += 1
             self.opened = [each for each in self.opened if not each] + [True]

@@ -20,7 +20,7 @@ from processes import build_command
 from timing import Task, cores, in_turns, one_core
 
 from kifu.datasets.manifest import Manifest
-from kifu.go.replay import replay_all
+from kifu.go.replay import replay_all, replay_arrays
 from kifu.go.state import new_state
 from kifu.io import AtomicFile, temp_path
 from kifu.planes import kgsgo
@@ -203,17 +203,18 @@ def _recorder(loaded: list[LoadedArchive]) -> Callable[[], int]:
     chunks = []
     for archive in loaded:
         usable = np.flatnonzero(archive.drop == 0)
-        games = kgsgo.kgsgo_games(archive.games, archive.handicap)
-        chunks += [(games, game_index) for game_index in np.array_split(usable, len(usable) // 16 + 1)]
-    room = max(int(np.diff(games.move_offset)[game_index].sum()) for games, game_index in chunks)
+        games = replay_arrays(archive.games)
+        placed = kgsgo.placed_stones(archive.games.root_setup, archive.handicap)
+        chunks += [(games, placed, game_index) for game_index in np.array_split(usable, len(usable) // 16 + 1)]
+    room = max(int(np.diff(games.move_offset)[game_index].sum()) for games, _, game_index in chunks)
     out, plies = np.empty(room * kgsgo.V2_BYTES, np.uint8), np.empty(room, np.uint16)
 
     def write_all() -> int:
         total = 0
-        for games, game_index in chunks:
+        for games, placed, game_index in chunks:
             drop, examples = np.empty(len(game_index), np.uint8), np.empty(len(game_index), np.int32)
             buffers = kgsgo.RecordBuffers(out, plies, drop, examples)
-            total += kgsgo.write_records(state, games, game_index, kgsgo.V2, tables, buffers)
+            total += kgsgo.write_records(state, games, placed, game_index, kgsgo.V2, tables, buffers)
         return total
 
     return write_all

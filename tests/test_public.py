@@ -187,7 +187,7 @@ def test_objects_have_a_repr_of_one_line(tmp_path: Path) -> None:
         texts = [repr(each).replace(f"{tmp_path}/", "") for each in shown]
     assert [text for text in texts if len(text) > 150 or "\n" in text] == []
     assert texts[:2] == [
-        "<IngestReport: 320 games = 320 kept; 54,734 legal moves, 92.9 kB>",
+        "<IngestReport: 320 games = 320 kept; 54,734 legal moves, 93.0 kB; kept with repairs: pass_as_tt 24>",
         "<Catalogue 'games.parquet': 320 games, 320 kept>",
     ]
     assert texts[5:7] == [

@@ -137,6 +137,7 @@ class DropReason(IntEnum):
     DUPLICATE = 43
     SAME_GAME = 44
     CUT_OFF = 45
+    REPAIRED = 46
     # requirements of KataGo's rows
     RULES_UNKNOWN = 50
     KOMI_UNKNOWN = 51
@@ -185,6 +186,7 @@ _REASONS = {
     DropReason.DUPLICATE: "equal to an earlier game in all fields",
     DropReason.SAME_GAME: "equal to another game up to symmetry, colours or final passes",
     DropReason.CUT_OFF: "the beginning of another game",
+    DropReason.REPAIRED: "the record is damaged in a way that the rules exclude",
     DropReason.RULES_UNKNOWN: "unknown rules (RU)",
     DropReason.KOMI_UNKNOWN: "a komi (KM) that is unknown or not a multiple of one half",
     DropReason.HANDICAP_LARGE: "a handicap above half the board side",

@@ -14,6 +14,7 @@ from kifu.corpus.ingest import ingest
 from kifu.corpus.rows import rows_from_catalogue
 from kifu.errors import DropReason, RecipeError
 from kifu.point import to_sgf
+from kifu.records.games import ParseWarning
 
 
 def game(properties: str, moves: str, size: str = "19") -> bytes:
@@ -49,6 +50,12 @@ PATHOLOGIES: dict[str, tuple[list[str], DropReason, bytes, bytes]] = {
         DropReason.SELF_PLAY,
         game("PB[一]PW[一]", line(31)),
         game("PB[?]PW[?]", line(31)),
+    ),
+    "against himself, with a handicap as moves": (
+        ["self_play=1.0"],
+        DropReason.SELF_PLAY,
+        game("PB[x]PW[x]HA[2]", ";B[ss];B[qs];W[os]" + line(17)),
+        game("PB[x]PW[x]HA[2]", ";B[ss];B[qs];W[os]" + line(18)),
     ),
     "score too high": (["max_score=2.0"], DropReason.HUGE_SCORE, game("RE[B+723]", line(2)), game("RE[B+722]", line(2))),  # noqa: E501 - one case per line
     "score and komi": (
@@ -112,6 +119,12 @@ PATHOLOGIES: dict[str, tuple[list[str], DropReason, bytes, bytes]] = {
         game("AB[ss][qs][os]", line(6)),
     ),
     "another size": (['sizes=["19x19","9x9"]'], DropReason.WRONG_SIZE, game("", ";B[aa]", "9:19"), game("", ";B[aa]", "9")),  # noqa: E501 - one case per line
+    "damaged": (
+        ['repairs=["text_skipped","truncated"]'],
+        DropReason.REPAIRED,
+        game("", line(6))[:-1],
+        game("", line(6) + ";B[tt](;W[ss])(;W[rr])"),
+    ),
     "size unknown": (["known_size=true"], DropReason.BAD_SIZE, b"(;GM[1];B[aa])", game("", ";B[aa]")),
     "ko": (
         ["rules=japanese"],
@@ -199,12 +212,32 @@ def test_rules_of_schraudolphs_archive() -> None:
     assert rules.duplicates == "fields"
 
 
+@pytest.mark.parametrize("name", ["schraudolph", "training"])
+def test_damaged_records_are_dropped_with_their_repairs(tmp_path: Path, name: str) -> None:
+    whole = game("PB[x]PW[y]RE[B+R]TM[3600]", line(40))
+    records = [
+        whole[:-1], whole[:-4], whole[:-3], whole.replace(b";W", b" 0 % ,,, \\ 0 ;W", 1),
+        whole.replace(b"PB", b"AB[ss]AW[ss]PB"), whole,
+    ]  # fmt: skip
+    path = catalogue(tmp_path, records, base=name)
+    (batch,) = open_catalogue(path).batches(("drop", "drop_detail", "repairs"))
+    assert batch["drop"].to_pylist() == ["repaired"] * 4 + [None] * 2
+    assert batch["drop_detail"].to_pylist() == ["truncated"] * 3 + ["text_skipped", None, None]
+    assert batch["repairs"].to_pylist() == ["truncated"] * 3 + ["text_skipped", "setup_twice", None]
+
+
+@pytest.mark.parametrize("name", [str(warning.name).lower() for warning in ParseWarning])
+def test_each_repair_can_be_a_rule(name: str) -> None:
+    assert load_cleaning_rules("legal", [f'repairs=["{name}"]']).repairs == (name,)
+
+
 @pytest.mark.parametrize(
     ("override", "message"),
     [
         ("min_moves=-1", "min_moves: Input should be greater than or equal to 0 (it is -1)"),
         ("rules=chess", "rules: unknown rule set 'chess'; did you mean 'chinese'? available: records, japanese"),
         ('sizes=["19"]', "sizes: board must be like 19x19, got '19'"),
+        ('repairs=["ko"]', "repairs: unknown repair 'ko'; available: truncated, junk_before, variations, "),
         ("nix=1", "nix: no such key; available: name, title, rules, illegal"),
         ("illegal=keep", "illegal: Input should be 'drop' or 'cut'"),
     ],
@@ -223,10 +256,14 @@ def test_unknown_rules_are_rejected() -> None:
 
 
 def test_report_as_text(tmp_path: Path) -> None:
-    archive = zipped(tmp_path / "a.zip", [game("RE[B+R]DT[the day after]", line(3)), game("", "")])
-    report = ingest(archive, tmp_path / "a.parquet", clean=load_cleaning_rules("legal", ["min_moves=1"]))
-    first, second = str(report).splitlines()
-    assert first.startswith("2 games = 1 kept + 1 no moves; 3 legal moves, ")
+    games = [game("RE[B+R]DT[the day after]", line(3)), game("", "")[:-1], game("HA[1]", ";B[tt]")]
+    archive = zipped(tmp_path / "a.zip", [*games, games[2]])
+    rules = load_cleaning_rules("legal", ["min_moves=1", "duplicates=fields"])
+    report = ingest(archive, tmp_path / "a.parquet", clean=rules)
+    first, repairs, second = str(report).splitlines()
+    assert first.startswith("4 games = 2 kept + 1 no moves + 1 duplicate; 4 legal moves, ")
+    assert repairs == "  kept with repairs: pass_as_tt 1, handicap_one 1"
+    assert report.repairs == {"pass_as_tt": 1, "handicap_one": 1}
     assert second == "  not parsed, kept as text: 1 of date_text: 'the day after' 1"
     assert report.unparsed == {"date_text": Counter({"the day after": 1})}
 

@@ -138,7 +138,12 @@ def test_games_are_found_at_the_rows_locations(sources: dict[str, Path], tmp_pat
 def test_command_prints_the_report(sources: dict[str, Path], tmp_path: Path) -> None:
     path = tmp_path / "new" / "a.parquet"
     done = run("ingest", *sources.values(), "-o", path, "--set", "min_moves=10", "--jobs", 2)
-    (line,) = done.out.splitlines()
+    line, repairs = done.out.splitlines()
+    kept = (texts for texts, drop in rows(path, "repairs", "drop") if texts and drop is None)
+    counts = Counter(name for texts in kept for name in texts.split(","))
+    assert sorted(repairs.removeprefix("  kept with repairs: ").split(", ")) == sorted(
+        f"{name} {count}" for name, count in counts.items()
+    )
     size = f"{path.stat().st_size / 1000:,.1f} kB"
     moves = sum(rows(path, "n_moves")) - sum(n for n in rows(path, "n_moves") if n < 10)
     assert (done.code, line) == (0, f"{path}: 46 games = 36 kept + 10 too short; {moves:,} legal moves, {size}")
@@ -424,7 +429,8 @@ def test_all_planted_faults_and_duplicates_are_found(planted: Planted, folder: P
 
 def test_command_prints_the_counts(planted: Planted, folder: Path, tmp_path: Path) -> None:
     done = run("ingest", folder / "games.zip", "-o", tmp_path / "a.parquet", "--clean", "training", "--jobs", 1)
-    (line,) = done.out.splitlines()
+    line, repairs = done.out.splitlines()
+    assert repairs == f"  kept with repairs: cut {len(planted.illegal)}"
     counts = {name.replace("_", " "): n for name, n in Counter(planted.drops).items() if name}
     report = line.removeprefix(f"{tmp_path / 'a.parquet'}: {GAMES:,} games = ").partition("; ")[0].split(" + ")
     assert report[0] == f"{GAMES - sum(counts.values()):,} kept"

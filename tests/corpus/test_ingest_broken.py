@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from commands import is_error, limited, run
+from commands import is_error, limited, run, tree
 from kgs_archives import archive, records
 from kifu.corpus.cleaning import load_cleaning_rules
 from kifu.corpus.ingest import ingest
@@ -58,14 +58,10 @@ def old() -> bytes:
         return Path(folder, NAME).read_bytes()
 
 
-def content(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()} if folder.exists() else {}
-
-
 def mended(kgs: Path, folder: Path, rules: str, good: bytes) -> None:
     """The next run makes the file of an undisturbed one, and nothing else is left there."""
     ingest(kgs, folder / NAME, clean=load_cleaning_rules(rules), overwrite=True)
-    assert content(folder) == {NAME: good}
+    assert tree(folder) == {NAME: good}
 
 
 # Sources
@@ -99,11 +95,11 @@ def test_bad_source_leaves_the_old_file(kgs: Path, tmp_path: Path, rules: str, n
             (into / file).write_bytes(data)
         options = ("--clean", rules, "--overwrite", "--strict", "--quiet")
         is_error(run("ingest", kgs, tmp_path / "at", kgs, "-o", into / NAME, *options), said)
-        assert content(into) == before
+        assert tree(into) == before
     done = run("ingest", tmp_path / "at", "-o", tmp_path / "out" / NAME, "--clean", rules, "--quiet")
     assert done.code == 2
     assert said in done.err[-1]
-    assert content(tmp_path / "out") == {}
+    assert tree(tmp_path / "out") == {}
 
 
 # The file
@@ -139,7 +135,7 @@ def test_kill_9(kgs: Path, rules: str, good: bytes, tmp_path: Path) -> None:
         with start(into, rules, kgs, pause=0.1) as process:
             wait(process, steps)
             process.kill()
-        left = content(into)
+        left = tree(into)
         assert left.pop(NAME) == old()
         assert left
         assert all(name.startswith(".") for name in left), "it was killed within a file"
@@ -152,11 +148,11 @@ def test_leftovers_of_a_killed_run_are_removed_by_runs_with_other_rules(kgs: Pat
     with start(tmp_path, "training", kgs, pause=0.1) as process:
         wait(process, STEPS["training"][-1])
         process.kill()
-    assert f".{NAME}.first" in content(tmp_path)
+    assert f".{NAME}.first" in tree(tmp_path)
     for name in (f"..{NAME}.first.part", f".{NAME}.rest", f"..{NAME}.rest.part"):
         (tmp_path / name).write_bytes(b"left")
     ingest(kgs, tmp_path / NAME, clean=load_cleaning_rules("legal"), overwrite=True)
-    assert content(tmp_path).keys() == {NAME}
+    assert tree(tmp_path).keys() == {NAME}
 
 
 @pytest.mark.subprocess
@@ -170,4 +166,4 @@ def test_two_runs_at_once(kgs: Path, rules: str, good: bytes, tmp_path: Path) ->
             with pytest.raises(OutputError, match=r"games.parquet is being written by another process$"):
                 ingest(next(kgs.iterdir()), into / NAME, clean=load_cleaning_rules(rules), overwrite=True)
             assert (process.communicate()[1], process.returncode) == ("", 0)
-        assert content(into) == {NAME: good}
+        assert tree(into) == {NAME: good}

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalogues import rows
-from commands import run
+from commands import run, tree
 from kgs_archives import archive
 from kifu.convert import convert
 from kifu.corpus import sources as corpus_sources
@@ -41,7 +41,7 @@ from kifu.play.match import catalogue_openings
 from kifu.records.containers import blocks
 from kifu.report.describe import describe_catalogue
 from kifu.report.games import find_game
-from partition_sources import bag, dated, make_sources, rules, table, tree
+from partition_sources import bag, dated, make_sources, rules, table
 from serializing import SerializingExecutor
 
 
@@ -353,7 +353,7 @@ def kill(monkeypatch: pytest.MonkeyPatch, where: object, name: str, after: int =
         raise Killed
 
     monkeypatch.setattr(where, name, killed)
-    monkeypatch.setattr(CatalogueTransaction, "__exit__", lambda folder, *_: folder._lock.close())
+    monkeypatch.setattr(CatalogueTransaction, "_clear_all", lambda folder: None)  # only the lock is released
 
 
 MOMENTS: dict[str, tuple[object, str, int]] = {

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import kifu
 from catalogues import rows, write_catalogue
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.cleaning import load_cleaning_rules
@@ -181,6 +182,28 @@ def test_unparsed_overtimes_are_counted(tmp_path: Path) -> None:
         ("3x60 byo-yomi", None, "byo-yomi", 3, 60),
         (None, 1, None, None, None),
     ]
+
+
+def test_values_of_servers(tmp_path: Path) -> None:
+    """Fox's komi below 100, Cyberoro's handicap, and numbers that a program wrapped."""
+    cases = {
+        "KM[50]": ("komi", 50), "KM[50]FOX": ("komi", 0.5), "KM[75]FOX": ("komi", 1.5), "KM[0]FOX": ("komi", 0),
+        "KM[6]FOX": ("komi", 6), "KM[375]FOX": ("komi", 7.5), "KM[6.\n5]": ("komi", 6.5), "KM[6\r\n.5]": ("komi", 6.5),
+        "RE[W+1\n2.5]": ("margin", 12.5), "RE[W+1 2.5]": ("margin", None), "RE[W+\n3.5]": ("margin", 3.5),
+        "BR[1\n2k]": ("black_rating", 20), "TM[18\n00]": ("main_minutes", 30),
+        "OT[5x3\n0 byo-yomi]": ("overtime_seconds", 30),
+        "HD[3]": ("handicap", 3), "HD[3]HA[2]": ("handicap", 2), "HA[2]HD[3]": ("handicap", 2),
+        "HD[0]": ("handicap", 0), "HD[x]": ("handicap", None), "HD[91]": ("handicap", None),
+    }  # fmt: skip
+    for k, properties in enumerate(cases):
+        root = properties.replace("FOX", "AP[GNU Go:3.8]AP[foxwq]")
+        (tmp_path / f"{k:02}.sgf").write_bytes(f"(;SZ[19]{root};B[pd];W[dp])".encode())
+    ingest(tmp_path, tmp_path / "games.parquet", jobs=1)
+    games = pq.read_table(tmp_path / "games.parquet").to_pylist()
+    assert [(column, game[column]) for game, (column, _) in zip(games, cases.values())] == list(cases.values())
+    read = list(kifu.read(tmp_path))
+    assert [(game.komi, game.handicap) for game in read] == [(game["komi"], game["handicap"]) for game in games]
+    assert [kifu.read_games(kifu.write_sgf(game))[0].handicap for game in read[-6:-2]] == [3, 2, 2, None]
 
 
 def test_impossible_handicaps_are_counted(tmp_path: Path) -> None:

@@ -38,7 +38,8 @@ def drawn_at_random(count: int, seed: int) -> dict[str, list[Any]]:
     several = {
         "black_rating": [None, *range(2, 50)], "white_rating": [None, 31, 40, 45], "year": [None, 1846, 2001, 2002],
         "winner": [None, "black", "white", "draw"], "ending": ["score", "resign", "void", "unknown", "time", "forfeit"],
-        "program": [*PROGRAMS],
+        "program": [*PROGRAMS], "repairs": [None, "truncated", "pass_as_tt,cut"], "black": ["Zen19X", "MIss", None],
+        "white": ["Zen19X", "AQ"],
         "handicap": [None, 0, 2, 9], "komi": [None, *(k / 2 for k in range(30))], "width": [9, 19], "height": [9, 19],
         "format": ["sgf", "olf"], "archive": [f"{k}.zip" for k in range(20)], "drop": [None, None, "ko", "suicide"],
         "n_legal": [0, 49, 50, 123, 499, 500, 9999],
@@ -66,6 +67,14 @@ def test_counts_equal_those_of_a_plain_loop(tmp_path: Path, seed: int) -> None:
     assert stats.boards == Counter(f"{game['width']}x{game['height']}" for game in kept)
     assert stats.formats == Counter(game["format"] for game in kept)
     assert stats.programs == Counter(PROGRAMS[game["program"]] for game in kept)
+    assert stats.repairs == Counter(name for game in kept for name in (game["repairs"] or "").split(",") if name)
+    sides = Counter(
+        (kind, game[side] or UNKNOWN)
+        for game in kept
+        for side, kind in re.findall(r"(black|white): (\w+)", game["program"] or "")
+        if side == "black" or game["black"] != game["white"]
+    )
+    assert {(kind, name): n for kind, names in stats.program_names.items() for name, n in names.items()} == sides
     for found, all_of_them in (
         (stats.komi, Counter(expected_text(game["komi"]) for game in kept)),
         (stats.archives, Counter(game["archive"] for game in kept)),
@@ -195,7 +204,7 @@ def test_json_is_one_object_with_these_keys(tmp_path: Path) -> None:
     found = json.loads(done.out)
     assert list(found) == [
         "catalogues", "read", "kept", "dropped", "ranks", "years", "results", "lengths", "handicaps", "komi", "boards",
-        "formats", "programs", "archives", "unclear",
+        "formats", "programs", "archives", "program_names", "repairs", "unclear",
     ]  # fmt: skip
     assert (found["catalogues"], found["read"]) == ([str(path)], 50)
     assert found["ranks"]["bands"] == list(BANDS)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commands import run
+from commands import run, tree
 from kgs_archives import archive
 from kifu.corpus import partitions, update
 from kifu.corpus.catalogue import open_catalogue
@@ -17,7 +17,7 @@ from kifu.corpus.partitions import Partition, read_partitions
 from kifu.corpus.update import _pieces, append, compact
 from kifu.errors import FormatError
 from marks import slow
-from partition_sources import LONG, bag, cut, dated, make_sources, rules, table, tree
+from partition_sources import LONG, bag, cut, dated, make_sources, rules, table
 from serializing import SerializingExecutor
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from commands import run
+from commands import run, tree
 from kgs_archives import BROKEN, archive, records
 from kifu.errors import ClusterError, DropReason, IllegalMove, RecordError
 from kifu.execution.executor import Executor, make_executor
@@ -75,8 +75,7 @@ def outcome(name: str, games: Path, out: Path, *engine: object) -> tuple[int, st
     out.mkdir()
     done = run(*COMMANDS[name](games, out), *engine)
     print(*done.err, sep="\n")  # seen if a test fails
-    files = {str(path.relative_to(out)): path.read_bytes() for path in sorted(out.rglob("*")) if path.is_file()}
-    return done.code, done.out.replace(str(out), "OUT"), files
+    return done.code, done.out.replace(str(out), "OUT"), tree(out)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

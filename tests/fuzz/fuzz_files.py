@@ -29,6 +29,7 @@ from fuzz_sgf import trap_records
 from fuzzing import TOKENS, Fuzzer, damage, mutant
 from kata_nets import as_arrays, random_rows, small_net
 from kifu.assets import config_names, sample_path
+from kifu.checksums import add_checksum
 from kifu.config import config_text
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.cleaning import load_cleaning_rules
@@ -42,7 +43,6 @@ from kifu.datasets.epoch_plan import LoaderConfig
 from kifu.datasets.formats import open_writer
 from kifu.datasets.manifest import read_manifest
 from kifu.datasets.tokens import open_tokens
-from kifu.io import add_checksum
 from kifu.katago.net_file import write_kata_net
 from kifu.katago.npz import KataWriter
 from kifu.learn.net import mix_members

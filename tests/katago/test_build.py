@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 from catalogues import rows, write_catalogue
-from commands import run
+from commands import run, tree
 from kgs_archives import archive, record
 from kifu.corpus.catalogue import open_catalogue
 from kifu.datasets.manifest import Manifest, find_origin
 from kifu.errors import RecipeError
+from kifu.execution.executor import Executor
 from kifu.katago import build as building
 from kifu.katago import select
 from kifu.katago.npz import ARRAYS, game_hashes
@@ -62,9 +63,10 @@ def write(folder: Path, *games: str) -> Path:
     return folder
 
 
-def build(source: Path, into: Path, *changes: str, **options: Any) -> BuildReport[Manifest]:
+def build(source: Path, into: Path, *changes: str, jobs: int | None = None) -> BuildReport[Manifest]:
     """Build one set, which may be empty, unlike that of a command."""
-    (built,) = pipeline.build_any(recipe(*changes), source, into, pipeline.BuildOptions(**options))
+    with Executor(jobs) as executor:
+        (built,) = pipeline.build_any(recipe(*changes), source, into, pipeline.BuildOptions(executor))
     assert built.manifest.adds_up()
     return built
 
@@ -227,17 +229,13 @@ def test_files_meet_the_requirements_of_katagos_scripts(kgs: Path, tmp_path: Pat
     assert set(arrays(plain.path)) == {array.name for array in ARRAYS} - {"metadataInputNC"}
 
 
-def contents(path: Path) -> dict[str, bytes]:
-    return {file.name: file.read_bytes() for file in sorted(path.iterdir())}
-
-
 def test_bytes_do_not_depend_on_threads_or_chunks(kgs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = build(kgs, tmp_path / "a", *LOOSE, "rows_per_file=700", jobs=1)
     monkeypatch.setattr(select, "_GAMES", 7)
     monkeypatch.setattr(building, "_GAMES", 3)
     monkeypatch.setattr(building, "_PIECES", 1)
     second = build(kgs, tmp_path / "b", *LOOSE, "rows_per_file=700", jobs=2)
-    assert contents(first.path) == contents(second.path)
+    assert tree(first.path) == tree(second.path)
     assert first.manifest == second.manifest
 
 

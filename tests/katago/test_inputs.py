@@ -20,6 +20,7 @@ from drawn_games import OneGame, flat, turn
 from kata_reference import read_reference
 from kata_reference import unpack as unpack_records
 from kgs_archives import BROKEN, archive, records
+from kifu.arrays import MoveArrays
 from kifu.config import check_config
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest
@@ -32,7 +33,6 @@ from kifu.planes.registry import KATAGO22, find_plane_set
 from kifu.point import BLACK, POINT_MASK, WHITE, WHITE_BIT, symmetries
 from kifu.recipes.pipeline import build
 from kifu.recipes.schema import ExamplesRecipe, load_training
-from kifu.records.games import MoveArrays
 from lazy import lazy_import
 from loader_games import apply_symmetry, assert_same, concat_batches, kept_games, load, one_batch
 from naive_board_history import NaiveBoardHistory

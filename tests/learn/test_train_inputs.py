@@ -11,9 +11,9 @@ import pytest
 import kifu
 from commands import run
 from kgs_archives import archive
+from kifu.checksums import with_checksum
 from kifu.datasets.global_inputs import INPUTS, Conditions, input_parts, input_size
 from kifu.errors import FormatError, RecipeError
-from kifu.io import with_checksum
 from kifu.learn.positions import NetPositions
 from kifu.point import BLACK, WHITE, symmetries
 from lazy import lazy_import

@@ -16,6 +16,7 @@ from kgs_archives import BROKEN, archive, members, record
 from kifu.datasets.dat import find_dat_layout
 from kifu.datasets.manifest import read_game_rows
 from kifu.errors import DropReason, GameError
+from kifu.execution.executor import Executor
 from kifu.planes.packing import DAT1, DAT2
 from kifu.point import to_sgf
 from kifu.recipes.kgs import parse_archive_name
@@ -46,7 +47,8 @@ REASONS = {
 def build_games(folder, games, version):
     """Each record's bytes in the file that a build makes of an archive of them all, or the name of its `DropReason`."""
     source = archive(folder / "source", games)
-    (built,) = build_any(RECIPES[version], [source], folder / f"v{version}", BuildOptions(1, sets=["archives"]))
+    options = BuildOptions(Executor(1), sets=["archives"])
+    (built,) = build_any(RECIPES[version], [source], folder / f"v{version}", options)
     layout = find_dat_layout(built.manifest.format)
     data = built.path.read_bytes()[layout.header_bytes :]
     kept = read_game_rows(built.manifest, built.path)

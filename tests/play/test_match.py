@@ -16,6 +16,7 @@ import pytest
 import commands
 import kifu
 from catalogues import rows, write_catalogue
+from commands import tree
 from gtp_engines import ends, engine
 from kifu.errors import FormatError, KifuError, OutputError, RecipeError, SourceError
 from kifu.go.rules import Rules
@@ -34,10 +35,6 @@ COUNTS = engine(final_score="B+3.5")
 def play(a: str, b: str, output: Path, *, rules: MatchRules = MatchRules(), **options: Any) -> Match:  # noqa: B008
     """Play a match with these options."""
     return play_match(a, b, output, rules=rules, options=MatchOptions(**options))
-
-
-def files(folder: Path) -> dict[str, bytes]:
-    return {each.name: each.read_bytes() for each in sorted(folder.iterdir())}
 
 
 def read(folder: Path) -> dict[str, Any]:
@@ -84,7 +81,7 @@ def test_games_do_not_depend_on_jobs(tmp_path: Path) -> None:
             engine("random", 1), engine("random", 2), tmp_path / str(jobs), games=4, rules=RULES, score_by=COUNTS,
             jobs=jobs,
         )  # fmt: skip
-    one, two = (files(tmp_path / str(jobs)) for jobs in (1, 2))
+    one, two = (tree(tmp_path / str(jobs)) for jobs in (1, 2))
     assert {**one, "match.json": b""} == {**two, "match.json": b""}
     assert [game["game"] for game in read(tmp_path / "2")["games"]] == [1, 2, 3, 4]
 
@@ -101,21 +98,21 @@ def test_boards_of_any_size(tmp_path: Path, size: int) -> None:
 def test_a_match_resumes(tmp_path: Path) -> None:
     a, b = engine("random", 1), engine("random", 2)
     play(a, b, tmp_path, games=3, rules=RULES, score_by=COUNTS)
-    whole, table = files(tmp_path), read(tmp_path)
+    whole, table = tree(tmp_path), read(tmp_path)
     del table["games"][1]
     (tmp_path / "match.json").write_text(json.dumps(table))
     (tmp_path / "game-0002.sgf").unlink()
     match = play(a, b, tmp_path, games=4, rules=RULES, score_by=COUNTS)
     assert match.fresh == 2
-    now = files(tmp_path)
+    now = tree(tmp_path)
     assert {name: now[name] for name in whole if name != "match.json"} == {
         name: data for name, data in whole.items() if name != "match.json"
     }
     assert [game["game"] for game in read(tmp_path)["games"]] == [1, 2, 3, 4]
-    before = files(tmp_path)
+    before = tree(tmp_path)
     again = play(a, b, tmp_path, games=2, rules=RULES, score_by=COUNTS)
     assert again.fresh == 0
-    assert files(tmp_path) == before
+    assert tree(tmp_path) == before
     assert len(again.games) == 4
 
 
@@ -136,10 +133,10 @@ def test_a_match_resumes(tmp_path: Path) -> None:
 def test_a_directory_holds_one_match(tmp_path: Path, change: dict[str, Any], message: str) -> None:
     given: dict[str, Any] = {"a": engine(), "b": engine(), "games": 1, "rules": RULES, "score_by": COUNTS}
     play(output=tmp_path, **given)
-    before = files(tmp_path)
+    before = tree(tmp_path)
     with pytest.raises(RecipeError, match=re.escape(message)):
         play(output=tmp_path, **given | change)
-    assert files(tmp_path) == before
+    assert tree(tmp_path) == before
 
 
 @pytest.mark.subprocess
@@ -164,10 +161,10 @@ def test_a_broken_match_file(tmp_path: Path, change: Any, message: str) -> None:
     elif isinstance(change, dict) and "opening" in change:
         change = {"games": [table["games"][0] | change]}
     path.write_bytes(change if isinstance(change, bytes) else json.dumps(table | change).encode())
-    before = files(tmp_path)
+    before = tree(tmp_path)
     with pytest.raises((FormatError, RecipeError), match=re.escape(message)):
         play(engine(), engine(), tmp_path, games=2, rules=RULES, score_by=COUNTS)
-    assert files(tmp_path) == before
+    assert tree(tmp_path) == before
 
 
 @pytest.mark.subprocess
@@ -237,8 +234,8 @@ def test_programs_at_fault_are_named(tmp_path: Path) -> None:
         "game 1: A as Black loses: it exited with code 3: out of luck",
         "game 2: A as White loses: it exited with code 3: out of luck",
     ]
-    assert files(tmp_path)["game-0001-A.log"] == b"first line\nout of luck\n"
-    assert sorted(files(tmp_path)) == [
+    assert tree(tmp_path)["game-0001-A.log"] == b"first line\nout of luck\n"
+    assert sorted(tree(tmp_path)) == [
         "game-0001-A.log", "game-0001.sgf", "game-0002-A.log", "game-0002.sgf", "match.json",
     ]  # fmt: skip
     (game,) = kifu.read(tmp_path / "game-0002.sgf")

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import pytest
 import typer
 
-from commands import Done, limited, run
+from commands import Done, limited, run, tree
 from kgs_archives import archive, records
 from kifu.cli import app
 from marks import slow
@@ -126,8 +126,7 @@ class Case:
         return self._run(self.row.line, *options)
 
     def files(self) -> dict[str, bytes]:
-        paths = sorted(path for path in self._folder.rglob("*") if path.is_file())
-        return {path.relative_to(self._folder).as_posix(): path.read_bytes() for path in paths}
+        return tree(self._folder)
 
 
 @pytest.fixture(params=NAMES)

@@ -19,8 +19,8 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 
 # Packages and top-level modules: each imports only itself and those before it.
 PACKAGES = [
-    "errors", "text", "point", "arrays", "registry", "progress", "retry", "process", "assets", "io", "config",
-    "viz", "download", "compiler", "kernel", "execution", "go", "records",
+    "errors", "text", "point", "arrays", "registry", "progress", "retry", "process", "assets", "checksums", "io",
+    "config", "viz", "download", "compiler", "kernel", "execution", "go", "records",
     "corpus", "planes", "datasets", "recipes", "katago", "convert", "leaks", "publication", "search", "fetch",
     "learn", "play", "report", "web", "cli",
 ]  # fmt: skip

@@ -19,7 +19,7 @@ import pytest
 
 import kifu
 from catalogues import GAMES, rows, table, write_catalogue
-from commands import run
+from commands import run, tree
 from example_sets import layout_for, random_batch, write
 from kgs_archives import archive, records
 from kifu.corpus.ingest import ingest
@@ -38,10 +38,6 @@ from marks import slow, thorough
 
 HERE = Path(__file__).parents[1]
 SHARES = ["split.sets.train=2.0", "split.sets.validation=1.0", "split.sets.test=1.0"]
-
-
-def content(folder: Path) -> dict[str, bytes]:
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def make_sets(folder: Path, archives: int = 2) -> Path:
@@ -68,7 +64,7 @@ def published(sets: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_files_are_copies_with_checksums(sets: Path, published: Path) -> None:
-    files = content(published)
+    files = tree(published)
     names = [f"data/{name}.parquet" for name in ("train", "validation", "test")]
     assert files.keys() == {*names, "README.md", "croissant.json", "SHA256SUMS", "kifu.json"}
     for name in names:
@@ -172,9 +168,9 @@ def test_mlcroissant_validates_and_reads_the_records(published: Path, tmp_path: 
 
 def test_the_same_sets_give_the_same_bytes_and_replace_the_folder(sets: Path, tmp_path: Path) -> None:
     publish(sets, tmp_path / "out", jobs=1)
-    first = content(tmp_path / "out")
+    first = tree(tmp_path / "out")
     publish([sets / f"{name}.parquet" for name in ("test", "train", "validation")], tmp_path / "out", jobs=3)
-    assert content(tmp_path / "out") == first
+    assert tree(tmp_path / "out") == first
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
     (tmp_path / "out" / "data" / "mine").write_bytes(b"precious")
     with pytest.raises(OutputError, match=r"out contains data/mine, which its index does not list; remove it$"):

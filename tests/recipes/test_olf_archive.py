@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pytest
 
 import kifu
-from commands import is_error, run
+from commands import is_error, run, tree
 from kgs_archives import BROKEN, archive
 from kifu.convert import convert
 from kifu.corpus.catalogue import open_catalogue
@@ -125,10 +125,6 @@ def sources(tmp_path: Path) -> list[Path]:
     return [archive(tmp_path / "in", [*GAMES[:120], *ODD]), archive(tmp_path / "in", GAMES[120:], year=2002)]
 
 
-def contents(into: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(into)): path.read_bytes() for path in sorted(into.rglob("*")) if path.is_file()}
-
-
 def lines_of(built: BuildReport[ArchiveManifest]) -> dict[str, list[bytes]]:
     files = {file.file: (built.path / file.file).read_bytes() for file in built.manifest.files}
     return {name: data.splitlines() for name, data in files.items()}
@@ -148,7 +144,7 @@ def test_what_is_counted(sources: list[Path], tmp_path: Path) -> None:
     for file in (*m.files, m.catalogue):
         path = built.path / file.file
         assert (file.bytes, file.blake3) == (path.stat().st_size, hash_file(path))
-    assert set(contents(built.path)) == {file.file for file in m.files} | {CATALOGUE, MANIFEST}
+    assert set(tree(built.path)) == {file.file for file in m.files} | {CATALOGUE, MANIFEST}
     assert str(built).startswith(f"{built.path}: 213 games = 160 in {len(m.files)} files, ")
     assert json.loads((built.path / MANIFEST).read_bytes())["kept"] == 160
 
@@ -160,6 +156,22 @@ def test_no_line_is_repeated(tmp_path: Path) -> None:
     assert first.manifest.adds_up()
     lines = lines_of(first)
     assert max(Counter(line for each in lines.values() for line in each).values()) == 1
+    again = build([first.path / name for name in lines], tmp_path / "b")
+    assert (lines_of(again), again.manifest.drops) == (lines, {})
+
+
+def test_of_lines_that_differ_in_territory_one_is_kept(tmp_path: Path) -> None:
+    ends = ("EV[1]", "TB[ac]EV[2]", "TB[aa]TW[ac]EV[3]")
+    others = [sgf(1, "RE[B+2]KM[0]BR[3d]"), sgf(2, "RE[B+2]KM[0]", end="TB[ac]")]
+    twins = [sgf(1, "RE[B+2]KM[0]", end=end) for end in ends]
+    first = build(archive(tmp_path / "in", [*twins, *others]), tmp_path / "a")
+    assert (first.manifest.kept, first.manifest.drops) == (3, {"DUPLICATE": 2})
+    lines = lines_of(first)
+    assert [(file.file, file.games) for file in first.manifest.files] == [
+        ("9x9/terry/even/00.olf", 2),
+        ("9x9/score/even/34.olf", 1),
+    ]
+    assert [len(line.split()) for line in lines["9x9/terry/even/00.olf"]] == [12, 12]
     again = build([first.path / name for name in lines], tmp_path / "b")
     assert (lines_of(again), again.manifest.drops) == (lines, {})
 
@@ -202,7 +214,7 @@ def test_the_same_bytes_for_any_number_of_threads_and_any_chunks(sources: list[P
     build(sources, tmp_path / "one", jobs=1)
     with mock.patch.object(olf_archive, "_CHUNK_BYTES", 100):
         build(sources, tmp_path / "two", jobs=3)
-    assert contents(tmp_path / "one") == contents(tmp_path / "two")
+    assert tree(tmp_path / "one") == tree(tmp_path / "two")
 
 
 def test_what_is_there_already_stays(sources: list[Path], tmp_path: Path) -> None:
@@ -219,7 +231,7 @@ def test_what_is_there_already_stays(sources: list[Path], tmp_path: Path) -> Non
 )  # a manifest that is not as kifu wrote it makes all foreign
 def test_what_is_damaged_is_made_anew(sources: list[Path], tmp_path: Path, harm: str) -> None:
     built = build(sources, tmp_path / "into")
-    before = contents(built.path)
+    before = tree(built.path)
     what, how = harm.split()
     path = built.path / {"file": built.manifest.files[3].file, "manifest": MANIFEST, "catalogue": CATALOGUE}[what]
     data = path.read_bytes()
@@ -233,14 +245,14 @@ def test_what_is_damaged_is_made_anew(sources: list[Path], tmp_path: Path, harm:
             build(sources, tmp_path / "into")
         return
     assert build(sources, tmp_path / "into").fresh
-    assert contents(built.path) == before
+    assert tree(built.path) == before
 
 
 def test_another_archive_takes_its_place(sources: list[Path], tmp_path: Path) -> None:
     build(sources, tmp_path / "into")
     few = build(sources[1], tmp_path / "into")
     build(sources[1], tmp_path / "new")
-    assert contents(few.path) == contents(tmp_path / "new")
+    assert tree(few.path) == tree(tmp_path / "new")
 
 
 def test_files_that_nobody_tells_of_are_not_mixed_in(sources: list[Path], tmp_path: Path) -> None:
@@ -280,7 +292,7 @@ def test_a_disk_that_is_full(sources: list[Path], tmp_path: Path) -> None:
         pytest.raises(OutputError, match=r"cannot write in .*: No space left on device"),
     ):
         build(sources, tmp_path / "into")
-    assert list(contents(tmp_path / "into")) == [CATALOGUE]
+    assert list(tree(tmp_path / "into")) == [CATALOGUE]
 
 
 def test_a_folder_of_records_is_always_read_anew(tmp_path: Path) -> None:
@@ -292,10 +304,10 @@ def test_a_folder_of_records_is_always_read_anew(tmp_path: Path) -> None:
 
 
 def test_a_source_that_is_missing_leaves_what_is_there(sources: list[Path], tmp_path: Path) -> None:
-    before = contents(build(sources, tmp_path / "into").path)
+    before = tree(build(sources, tmp_path / "into").path)
     with pytest.raises(SourceError):
         build(tmp_path / "missing", tmp_path / "into")
-    assert contents(tmp_path / "into") == before
+    assert tree(tmp_path / "into") == before
 
 
 # The recipe and the command

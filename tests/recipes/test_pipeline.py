@@ -18,6 +18,7 @@ import pytest
 from blake3 import blake3
 
 import kifu
+from commands import tree
 from kgs_archives import BROKEN, archive, members, record, records
 from kifu.corpus import ingest as ingesting
 from kifu.corpus import sources, update
@@ -68,11 +69,6 @@ def expected_bytes(version, selections, games=GAMES):
     return layout.header(len(examples)) + b"".join(examples) + layout.end
 
 
-def content(folder):
-    """Every file of a folder, by name."""
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
 def make(source, into, version=2, **options):
     return build(RECIPES[version], [source], into, **({"sets": ["test"], "overwrite": True} | options))
 
@@ -94,7 +90,7 @@ def test_every_set_is_what_the_program_would_make(source, tmp_path, version):
     for built, (whole, numbers) in zip(results[3:], sampler.select("archives").items(), strict=True):
         assert built.path.name == whole.stem + ("v2.dat" if version == 2 else ".dat")
         assert built.path.read_bytes() == expected_bytes(version, {whole: numbers})
-    assert sorted(content(tmp_path)) == sorted(
+    assert sorted(tree(tmp_path)) == sorted(
         path.name for built in results for path in (built.path, manifest_path(built.path), origins_path(built.path))
     )
 
@@ -106,7 +102,7 @@ def test_threads_and_chunks_make_no_difference(source, tmp_path, monkeypatch, ve
     monkeypatch.setattr(kgsgo, "_CHUNK_BYTES", chunk)
     for jobs in (1, 7):
         build(RECIPES[version], [source], tmp_path / f"{jobs}", sets=SETS, jobs=jobs)
-        assert content(tmp_path / f"{jobs}") == content(one)
+        assert tree(tmp_path / f"{jobs}") == tree(one)
 
 
 def test_containers_make_no_difference(source, tmp_path):
@@ -124,7 +120,7 @@ def test_sources_may_be_files_in_any_order(source, tmp_path):
     paths = sorted(source.iterdir())
     build(RECIPES[2], paths, tmp_path / "files", sets=["test"])
     build(RECIPES[2], [*paths[::-1], source, paths[0]], tmp_path / "again", sets=["test"])
-    assert content(tmp_path / "folder") == content(tmp_path / "files") == content(tmp_path / "again")
+    assert tree(tmp_path / "folder") == tree(tmp_path / "files") == tree(tmp_path / "again")
 
 
 def test_of_two_files_of_one_archive_the_first_is_read(source, tmp_path):
@@ -150,7 +146,7 @@ def test_an_index_page_gives_the_order(source, tmp_path):
     make(source, tmp_path / "without")
     make(source, tmp_path / "same", index=page(tmp_path, [2003, 2002, 2001]))
     make(source, tmp_path / "other", index=page(tmp_path, [2001, 2002, 2003]))
-    assert content(tmp_path / "without") == content(tmp_path / "same") != content(tmp_path / "other")
+    assert tree(tmp_path / "without") == tree(tmp_path / "same") != tree(tmp_path / "other")
 
 
 def test_an_index_page_gives_the_archives(source, tmp_path):
@@ -284,22 +280,22 @@ SPOILS = {
 @pytest.mark.parametrize("spoil", SPOILS)
 def test_what_is_spoilt_is_made_again(source, tmp_path, spoil):
     (built,) = make(source, tmp_path)
-    good = content(tmp_path)
+    good = tree(tmp_path)
     SPOILS[spoil](built.path, manifest_path(built.path))
-    assert content(tmp_path) != good
+    assert tree(tmp_path) != good
     (again,) = make(source, tmp_path)
     assert again.fresh
-    assert content(tmp_path) == good
+    assert tree(tmp_path) == good
 
 
 @pytest.mark.parametrize("spoil", FOREIGN)
 def test_what_is_foreign_is_never_replaced(source, tmp_path, spoil):
     (built,) = make(source, tmp_path)
     FOREIGN[spoil](built.path, manifest_path(built.path))
-    before = content(tmp_path)
+    before = tree(tmp_path)
     with pytest.raises(OutputError, match="exists and is not an intact output of kifu"):
         make(source, tmp_path)
-    assert content(tmp_path) == before
+    assert tree(tmp_path) == before
 
 
 def test_a_changed_archive_is_read_again(tmp_path):
@@ -325,7 +321,7 @@ def test_another_recipe_or_index_is_built_anew(source, tmp_path):
         (built,) = build(recipe, [source], mine / str(k), sets=["test"], index=index)
         (again,) = build(recipe, [source], over, sets=["test"], index=index, overwrite=True)
         assert again.fresh
-        assert content(over) == content(mine / str(k))
+        assert tree(over) == tree(mine / str(k))
         assert again.manifest == built.manifest
     assert again.manifest == first.manifest
 
@@ -377,7 +373,7 @@ def refused(tmp_path, match, error=SourceError, **options):
     with pytest.raises(error, match=match) as caught:
         build(RECIPES[2], [tmp_path / "source"], tmp_path / "into", **({"sets": ["archives"]} | options))
     assert "\n" not in str(caught.value)
-    assert not (tmp_path / "into").exists() or content(tmp_path / "into") == {}
+    assert not (tmp_path / "into").exists() or tree(tmp_path / "into") == {}
 
 
 def test_archives_shorter_than_their_name_says(tmp_path):
@@ -415,7 +411,7 @@ def test_what_was_built_before_stays(tmp_path):
     with pytest.raises(SourceError, match=bad.name):
         make(tmp_path / "source", tmp_path / "into", sets=["archives"])
     name = "KGS-2005-19-5-v2.dat"
-    assert sorted(content(tmp_path / "into")) == [name, f"{name}.manifest.json", f"{name}.manifest.parquet"]
+    assert sorted(tree(tmp_path / "into")) == [name, f"{name}.manifest.json", f"{name}.manifest.parquet"]
 
 
 def test_no_archives(tmp_path):

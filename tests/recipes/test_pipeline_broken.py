@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from commands import limited
+from commands import limited, tree
 from kgs_archives import archive, records
 from kifu.datasets.manifest import manifest_path, read_manifest
 from kifu.errors import OutputError
@@ -44,20 +44,16 @@ def good(source, tmp_path_factory):
     """Every file of an undisturbed run, by name."""
     into = tmp_path_factory.mktemp("good")
     build(RECIPE, [source], into, sets=SETS, jobs=1)
-    files = content(into)
+    files = tree(into)
     assert len(files) == 6
     assert len(files["kgsgo-trainall-v2.dat"]) > 20 * CHUNK
     return files
 
 
-def content(folder):
-    return {path.name: path.read_bytes() for path in Path(folder).glob("*")}
-
-
 def mended(source, into, good):
     """The next run ends with the same bytes as an undisturbed one, and nothing else lies there."""
     build(RECIPE, [source], into, sets=SETS)
-    assert content(into) == good
+    assert tree(into) == good
 
 
 def whole(into, good):
@@ -92,7 +88,7 @@ def test_exceptions_at_any_moment(source, good, tmp_path, error, jobs):
         with pytest.raises(error):
             build(RECIPE, [source], into, sets=SETS, jobs=jobs, progress=armed)
         whole(into, good)
-        assert len(content(into)) in (0, 3), "the sets that were whole before, with their manifests"
+        assert len(tree(into)) in (0, 3), "the sets that were whole before, with their manifests"
         mended(source, into, good)
 
 
@@ -109,7 +105,7 @@ def test_an_exception_leaves_the_older_file(source, good, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         build(RECIPE, [source], tmp_path, sets=["test"], overwrite=True, progress=fail)
     unfinished = ".kgsgo-test-v2.dat.manifest.json.unfinished"
-    assert content(tmp_path) == {"kgsgo-test-v2.dat": before, unfinished: b""}
+    assert tree(tmp_path) == {"kgsgo-test-v2.dat": before, unfinished: b""}
     assert before != good["kgsgo-test-v2.dat"]
     mended(source, tmp_path, good)
 
@@ -155,7 +151,7 @@ def test_a_disk_without_a_free_inode(source, good, mounted):
     (folder / "into").mkdir()
     with pytest.raises(OutputError, match="No space left on device"):
         build(RECIPE, [source], folder / "into", sets=SETS)
-    assert content(folder / "into") == {}
+    assert tree(folder / "into") == {}
     mounted("nr_inodes=20", again=True)
     mended(source, folder / "into", good)
 
@@ -168,13 +164,13 @@ def test_a_read_only_disk(source, good, mounted):
         build(RECIPE, [source], folder / "into", sets=SETS)
     mounted("rw", again=True)
     build(RECIPE, [source], folder, sets=["test"])
-    before = content(folder)
+    before = tree(folder)
     mounted("ro", again=True)
     assert build(RECIPE, [source], folder, sets=["test"])[0].fresh is False
     for sets, recipe in ((["trainall"], RECIPE), (["test"], load_recipe("kgsgo-v2", ["seed=1", *SETTINGS]))):
         with pytest.raises(OutputError, match="Read-only file system"):
             build(recipe, [source], folder, sets=sets, overwrite=True)
-    assert content(folder) == before
+    assert tree(folder) == before
     mounted("rw", again=True)
     mended(source, folder, good)
 
@@ -185,7 +181,7 @@ def test_a_folder_that_may_not_be_written_to(source, tmp_path):
     into.mkdir(mode=0o555)
     with pytest.raises(OutputError, match="Permission denied"):
         build(RECIPE, [source], into, sets=SETS)
-    assert content(into) == {}
+    assert tree(into) == {}
 
 
 # From outside, in processes of their own
@@ -248,7 +244,7 @@ def test_a_build_beside_another_set_of_the_same_folder(source, good, tmp_path):
         build(RECIPE, [source], tmp_path, sets=["test"])
         assert process.stderr.read() == ""
     assert process.returncode == 0
-    assert content(tmp_path) == good
+    assert tree(tmp_path) == good
 
 
 def test_while_someone_holds_the_name(source, good, tmp_path):

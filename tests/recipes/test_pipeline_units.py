@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from commands import tree
 from example_sets import bytes_of
 from kgs_archives import BROKEN, archive, record
 from kifu.config import check_config
@@ -77,8 +78,7 @@ def same_for_all(make: Any, folder: Path) -> list[Any]:
         make(folder / name, jobs=jobs, engine=engine)
         for name, jobs, engine in (("one", 1, THREADS), ("two", 2, THREADS), ("sent", 1, ENGINE))
     ]
-    one, two, sent = ({file.relative_to(folder / name): file.read_bytes() for file in (folder / name).rglob("*")
-                       if file.is_file()} for name in ("one", "two", "sent"))  # fmt: skip
+    one, two, sent = (tree(folder / name) for name in ("one", "two", "sent"))
     assert one.keys() == two.keys() == sent.keys()
     assert [name for name in one if one[name] != two[name] or one[name] != sent[name]] == []
     return made

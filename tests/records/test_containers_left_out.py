@@ -29,7 +29,6 @@ from kifu.corpus.update import append
 from kifu.errors import SourceError
 from kifu.execution.executor import Executor
 from kifu.point import POINT_MASK, WHITE_BIT
-from kifu.progress import silent
 from kifu.recipes.pipeline import BuildOptions, ingest_sources
 from kifu.records import _zip
 from kifu.records.containers import blocks, find_containers, split_blocks
@@ -276,7 +275,8 @@ def test_every_route_reports_the_same_counts(
 
 def test_catalogues_are_used_again_although_files_are_left_out(tmp_path: Path) -> None:
     source, rules = zipped(tmp_path / "a.zip", PACKED), load_cleaning_rules("legal")
-    hashed, options = hash_sources(find_sources(source), Executor(1)), BuildOptions(1, "threads", silent)
+    options = BuildOptions(Executor(1))
+    hashed = hash_sources(find_sources(source), options.executor)
     ingest_sources(hashed, tmp_path / "a.parquet", rules, options)
     with mock.patch("kifu.corpus.ingest.CatalogueWriter", side_effect=AssertionError):
         assert ingest_sources(hashed, tmp_path / "a.parquet", rules, options).rows == 3

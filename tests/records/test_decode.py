@@ -36,13 +36,14 @@ VALUES = [
         "許功也".encode("big5"),
         "ソ表".encode("cp932"),
         "ü".encode("latin-1"),
+        "井山裕太".encode("iso2022_jp"),
         b"\xff",
         b"\xed\xa0\x80",
     ),
 ]
 CHARSETS = [
     *(b"", b"UTF-8", b"utf8", b"GB2312", b"gb18030", b"Big5", b"Shift_JIS", b"shift_jis_2004", b"EUC-KR", b"latin1"),
-    *(b"ISO-8859-15", b"ascii", b"no-such", b"\xff", b"utf-8-sig", b"koi8-r", b"U\\TF-8"),
+    *(b"ISO-8859-15", b"ascii", b"no-such", b"\xff", b"utf-8-sig", b"koi8-r", b"U\\TF-8", b"ISO-2022-JP"),
 ]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -75,6 +77,30 @@ TRAPS: dict[str, tuple[bytes, Reading]] = {
 def test_trap(name: str) -> None:
     data, expected = TRAPS[name]
     assert readings(parse(data)) == [expected]
+
+
+NINE, GI = record("PMABBBBBB", size="9", title="Next"), GI_RECORD.encode("gb18030")
+FIRST: dict[str, bytes] = {
+    "whole": HEADER + MOVE, "crlf": (HEADER + MOVE).replace(b"\n", b"\r\n"), "line-break-missing": HEADER + MOVE[:-1],
+    "cut-in-header": b"Title\n19\nA\nB\n", "cut-in-repetition": HEADER + MOVE + b"PMACWEE\n", "gi": GI,
+    "gi-line-break-missing": GI[:-1], "no-moves": HEADER, "moves-alone": MOVE,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_joined_records(name: str) -> None:
+    expected = [readings(parse(data))[0] for data in (FIRST[name], GI, NINE)]
+    later = [replace(each, warnings=each.warnings | ParseWarning.LATER_GAME) for each in expected[1:]]
+    parsed = parse((b"\xef\xbb\xbf" if name == "whole" else b"").join((FIRST[name], GI, NINE)))
+    assert readings(parsed) == [expected[0], *later]
+    assert (parsed.index.tolist(), texts_of(parsed, 2)["title"]) == ([0, 1, 2], "Next")
+
+
+def test_cut_records_before_others() -> None:
+    nine = kept(0, size=9, warnings=ParseWarning.LATER_GAME)
+    assert readings(parse(HEADER + MOVE + MOVE[:5] + NINE)) == [kept(73), nine]
+    assert readings(parse(b"Title\n19\nA\nB" + NINE))[1] == nine
+    assert readings(parse(b"mail\n" + NINE)) == [kept(0, size=9, warnings=ParseWarning.JUNK_BEFORE)]
 
 
 def test_members_are_read_separately() -> None:

@@ -219,7 +219,8 @@ TEXTS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     "negative komi": ({"komi": -3.5}, {"KM": "-3.5"}),
     "komi of the rules": ({"rules": "chinese"}, {"KM": "7.5", "RU": "chinese"}),
     "komi of no rules, with a handicap": ({"handicap": 2}, {"KM": "0.5"}),
-    "no komi": ({"komi": None}, {"KM": ""}),
+    "komi null": ({"komi": None, "rules": "chinese"}, {"KM": "7.5"}),
+    "no komi": ({"komi": "?"}, {"KM": ""}),
     "stray rules": ({"rules": "ing sst"}, {"RU": "ing sst", "KM": ""}),
     "winner by id": ({"winner": 9, "outcome": "Resignation"}, {"RE": "W+R"}),
     "winner by the ids of the game": ({"winner": 3, "black_player_id": 3, "outcome": "Timeout"}, {"RE": "B+T"}),
@@ -236,6 +237,14 @@ TEXTS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     "one point": ({"winner": "white", "outcome": "1 point"}, {"RE": "W+1"}),
     "tie": ({"winner": "tie", "outcome": "0 points"}, {"RE": "0"}),
     "nothing between them": ({"outcome": "0 points"}, {"RE": "0"}),
+    "only what follows the plus": ({"winner": 7, "outcome": "R"}, {"RE": "B+R"}),
+    "in lower case": ({"winner": 9, "outcome": "r"}, {"RE": "W+R"}),
+    "T": ({"winner": 7, "outcome": "T"}, {"RE": "B+T"}),
+    "a number": ({"winner": 7, "outcome": "5.5"}, {"RE": "B+5.5"}),
+    "a whole result": ({"winner": 7, "outcome": "B+5.5"}, {"RE": "B+5.5"}),
+    "a whole result alone": ({"outcome": "W+R", "phase": "finished"}, {"RE": "W+R"}),
+    "another winner": ({"winner": 7, "outcome": "W+5.5"}, {"RE": "B+"}),
+    "abandonment": ({"winner": 7, "outcome": "Abandonment"}, {"RE": "B+F"}),
     "disconnection": ({"winner": 7, "outcome": "Disconnection"}, {"RE": "B+F"}),
     "moderator": ({"winner": 7, "outcome": "Moderator Decision"}, {"RE": "B+"}),
     "server": ({"winner": 7, "outcome": "Server Decision Stone Removal"}, {"RE": "B+"}),
@@ -446,6 +455,22 @@ def test_catalogue_of_a_compressed_dump(tmp_path: Path) -> None:
     assert (report.read, len(rows)) == (6, 6)
     assert [(row["format"], row["index"], row["komi"]) for row in rows] == [("ogs", k, k // 2) for k in range(6)]
     assert [row["to_play"] for row in rows] == [0, WHITE] * 3
+
+
+def test_accounts_of_programs(tmp_path: Path) -> None:
+    classes = (("bot", ""), ("", "provisional bot"), ("robot", None), ("bot", "bot"))
+    lines = [
+        json.dumps(object_of(players={"black": {"username": "GNU Go", "ui_class": b}, "white": {"ui_class": w}}))
+        for b, w in classes
+    ]
+    (tmp_path / "dump.jsonl").write_text("\n".join(lines))
+    ingest(tmp_path / "dump.jsonl", tmp_path / "games.parquet", clean="legal")
+    rows = [row for batch in open_catalogue(tmp_path / "games.parquet").batches() for row in batch.to_pylist()]
+    assert [row["program"] for row in rows] == [
+        "black: account", "white: account; black: pattern GNUGo*", "black: pattern GNUGo*",
+        "black: account; white: account",
+    ]  # fmt: skip
+    assert [row["white_program"] for row in rows] == [False, True, False, True]
 
 
 def test_warnings() -> None:

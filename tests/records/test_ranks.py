@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 
 from commands import run
@@ -26,7 +28,23 @@ RANKS = {
     "3d KGS": "3d", "3d (KGS)": "3d", "3d IGS 3d": None, "": None, "-": None, "?": None, "NR": None, "9": None,
     "0d": None, "11d": None, "51k": None, "10p": None, "d": None, "5d 3k": None, "dan 5": None, "3k pro": None,
     "Meijin": None,
+    # with titles
+    "9p, Kisei": "9p", "9 dan, Judan, Gosei": "9d", "Kisei, 9p": "9p", "Honinbo 9p": "9p", "九段 棋聖": "9d",
+    "名人九段": "9d", "9p/Kisei": "9p", "9p (Kisei)": "9p", "Kisei (9p)": "9p", "棋聖・九段": "9d", "九段 十段": "9d",
+    "Meijin 9-dan": "9d", "9p Kisei & Honinbo": "9p", "23rd Gosei, 9p": "9p", "第23期棋聖 九段": "9d", "9단 국수": "9d",
+    "Honorary Honinbo 9p": "9p", "女流名人 五段": "5d", "4d*, IGS": "4d*", "3 kyu, AGA": "3k", "碁聖": None,
+    "1004p": None, "1,004p": None, "5k, now 3d": None, "9d, 9p": None, "Table 9d": None, "5, dan": None,
+    # decoded by another charset
+    "9\xb6\xce": "9d", "9\xe6\xae\xb5": "9d", "9\u2019i": "9d", "\xd6\xb0\xd2\xb5\xbe\xc5\xb6\xce": "9p", "9\xb6": None,
 }  # fmt: skip
+
+
+@pytest.mark.parametrize("rank", ["7段", "7級", "7级", "7단", "7급"])
+def test_ranks_decoded_by_another_charset(rank: str) -> None:
+    for right in ("utf_8", "gb18030", "cp949", "cp950", "cp932", "euc_jp"):
+        for wrong in ("latin_1", "cp1252", "gb18030", "cp949", "cp950", "cp932", "cp1251"):
+            with contextlib.suppress(UnicodeError):
+                assert Rank.parse(rank.encode(right).decode(wrong)) == Rank.parse(rank)
 
 
 def test_ranks() -> None:

@@ -40,7 +40,8 @@ TEXTS = [
     "C[Ann [5k]: hi :)]", "C[Ann [5k]: hi ;)]", "C[Ann 5k]: hi :)]", "C[Ann [5k]: hi :)\nBob [4k]: hi :)]",
     "C[a [1]: a) attach, b) extend]", "C[x [1]; y [2]; z]", "C[Ann 5k] Bob [4k] says]", "C[Ann 5k]: B[ee] better]",
     "C[White (Ann [5k]) thinks; ok]", "C[(;B[ee];W[cg])]", "C[(;W[dd])(;W[dd]) see [1]]", "C[(see [1]) Bob [4k]: (;]",
-    "LB[aa:x [1] :)]", "C[see [1] (;W[dd])]", "C[Black [5k](;B[ee];W[cg])]", "C[aa][bb [5k] :)]", "C[seq: B[ee] W[cg] B[gc]]",
+    "LB[aa:x [1] :)]", "C[see [1] (;W[dd])]", "C[Black [5k](;B[ee];W[cg])]", "C[aa][bb [5k] :)]",
+    "C[seq: B[ee] W[cg] B[gc]]",
     "C[hi [5k] see (;B[ee];W[cg]) ok]", "C[x [5k]: (;B[ee];W[cg])]",
     "C[Ann [5k]: hi ; B[ff] later]", "C[Bob [3k]: no, B[dd] was better]", "C[Ann 5k] B[dd] was better]",
 ]  # fmt: skip
@@ -76,6 +77,7 @@ def test_early_parenthesis(text: str, more: list[str]) -> None:
 def test_other_games_do_not_follow_an_early_parenthesis() -> None:
     check(HEAD + MOVES + ";GM[1]SZ[9];B[dd])", LINE, "dd")
     check(HEAD + MOVES + "\n;PB[Eve];B[dd])")
+    check(HEAD + MOVES + "\nFF[4]SZ[9]PB[Eve];B[dd])")
     check(HEAD + ";B[cc](;W[gg];B[ee];W[cg])(;W[dd]));B[ff])")
 
 

@@ -89,6 +89,15 @@ def encodable(name: str, codec: str) -> bool:
         (b"UTF-16", "cp1252", "Müller", "cp1252"),  # SGF's own bytes would not be ASCII
         (None, "cp949", "이창호 조훈현 결승", "cp949"),
         (b"Shift_JIS", "ascii", "plain", "utf_8"),
+        (b"ISO-2022-JP", "iso2022_jp", "井山裕太", "iso2022_jp_ext"),
+        (b"csISO2022JP", "iso2022_jp", "羽根直樹", "iso2022_jp_ext"),
+        (b"ISO-2022-JP", "utf_8", "井山裕太", "utf_8"),
+        (b"ISO-2022-JP", "ascii", "plain", "utf_8"),
+        (b"KOI8-U", "koi8_u", "Їжак", "koi8_u"),
+        (b"windows-874", "cp874", "สมชาย", "cp874"),
+        (b"x-mac-roman", "mac_roman", "Müller", "mac_roman"),
+        (b"x-mac-cyrillic", "mac_cyrillic", "Шикшин", "mac_cyrillic"),
+        (b"x-euc-jp", "euc_jp", "加藤正夫", "euc_jp"),
     ],
 )
 def test_choose_codec(ca: bytes | None, codec: str, text: str, expected: str) -> None:
@@ -173,6 +182,15 @@ PROGRAMS = [
     "fuego 1.1", "Fuego_svn", "Golois", "Golois2", "leelazerop", "LeelaZeroT", "ELF", "ELFonShelf", "ELFBot",
     "HiraBot3", "HiraBot44", "DCNN1d01", "DcnnRasPi", "MIss", "GO2", "LeelaX", "Leela7dan", "Leela094", "LeelaZFast",
     "CrazyStonT", "GinseiIgo", "pachipachi", "pachi2", "sai0.18", "GoTrend",
+    "kata1-b18c384nbt-s9791399168-d4261348054", "KATA1 B6C96", "kata1_b28c512nbt-s7", "kata9x9-b18c384nbt-20231025",
+    "g170-b40c256x2-s5095420928-d1229425124", "g170e-b20c256x2", "b6c96-s175395328-d26788732", "b18c384nbt-humanv0",
+    "rect15-b20c256-s343365760-d96847752", "rect15 b20c256", "b40c256x2-s7", "any-b24c64-s1-d2", "b6c96",
+    "leelaz", "LeelaZ-0e9ea880", "lz-elf", "LZ_ELFv1", "lz-elf-v2 t1", "LZ_c83e1b6e", "leelaz 0.17", "LZ 157",
+    "SAI", "sai20b", "SAI 0.17", "elfv2", "ELF v0", "elf-opengo-v1", "minigo-v17", "MiniGo 000990", "minigo_v10_990",
+    "Zen7", "Zen-6", "Zen-15.3-1c1g", "Rn.4.20-4c", "Zen19S", "天頂の囲碁7", "天顶围棋", "Zenith Go 7", "Golaxy 2",
+    "星阵", "星阵围棋2",
+    "天壤", "天壤围棋", "Leela指导E", "乌鸦指导B", "贾员外", "让\N{REPLACEMENT CHARACTER}?X指导", "TianRang",
+    "gg-3.8-lv10", "gg3.6", "GG_3.7.10", "AlphaGo Zero 20b", "alphago-v18",
 ]  # fmt: skip
 PEOPLE = [
     "PachiPachi", "pachi2000", "leelaleela", "CrazySt0ne", "", "Zenith", "Zend", "ZenMind", "HelloZen", "botkiller",
@@ -180,6 +198,11 @@ PEOPLE = [
     "Explorer7", "alphamarc", "AlphaInsei", "crazyeight", "CrazySt0nes", "elf", "Elfe", "Miss", "miss", "missy", "go2",
     "AI7d", "Aiko", "AI", "spectralline", "Spectral", "katraining", "KaTrain", "fuegian", "noobie", "amy", "doge",
     "notarobot", "DCNN", "leelaqi", "IA", "botnet",
+    "zen7", "zen70", "zen6kyu", "minigo110", "zen5", "Zenith Go", "saito", "sai", "Sai3", "sai20bob", "sai20", "elf7",
+    "elfv", "elfvira",
+    "Katarina", "kata1", "katab1c", "kata", "Bob6c96", "b6c9", "b1", "b18", "bc", "g170", "rect15", "leelazz", "lzelin",
+    "lz", "lzdean", "lzfb1965", "minigolf", "minigovern", "gg", "gg3", "ggg-3", "alphagofan", "天壤之别", "Leela粉丝",
+    "喜鹊指导D", "林心诚9段", "星阵粉丝", "天顶",
     "Master", "golaxyfan", "lzhang", "manyfacesofme", "GBPacker", "王元均", "星阵迷", "x" * 5000,
 ]  # fmt: skip
 

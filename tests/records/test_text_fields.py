@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kifu.errors import DropReason
 from kifu.point import WHITE_BIT
 from kifu.records.containers import blocks
-from kifu.records.decode import BEYOND_ASCII, BLANK, ESCAPED, NOT_UTF8, byte_kinds
+from kifu.records.decode import BEYOND_ASCII, BLANK, BROKEN, ESCAPED, NOT_UTF8, byte_kinds
 from kifu.records.sgf import as_block, read_block
 from naive_text_fields import TEXT_PIECES, compare_text_fields, territory_of, text_fields_of
 from record_samples import TRAPS_FOLDER
@@ -109,6 +109,7 @@ def kind(data: bytes) -> int:
 
 def naive_kind(data: bytes) -> int:
     bits = (BLANK if not data.strip(bytes(range(33))) else 0) | (ESCAPED if b"\\" in data else 0)
+    bits |= BROKEN if any(9 <= c <= 13 for c in data) else 0
     try:
         data.decode("utf-8")
     except UnicodeDecodeError:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -103,6 +105,27 @@ LONG = ("most-moves", "too-many-moves")
 def test_trap(name: str) -> None:
     data, expected = TRAPS[name]
     assert repr(readings(parse(data))) == repr([expected])  # NaN differs from itself
+
+
+NINE = record("AA,B1,1,0", Size="9")
+FIRST: dict[str, bytes] = {
+    "whole": WHOLE, "byte-order-mark": WHOLE + b"\xef\xbb\xbf", "cut-in-number": WHOLE[:-3], "cut-in-point": WHOLE[:-8],
+    "cut-in-text": record(QP, ".Text", "x"), "cut-in-header": b"[Header]\nSize=19\nHdcp=0,6",
+    "no-data": b"[Header]\nSize=9\n", "encrypted": record(QP, Crypt="9666,XYZ,READ_WRITE"),
+    "comment-after": WHOLE + b"[Comment]\nx\n",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_joined_records(name: str) -> None:
+    expected = [readings(parse(data))[0] for data in (FIRST[name], NINE, WHOLE)]
+    later = [replace(each, warnings=each.warnings | ParseWarning.LATER_GAME) for each in expected[1:]]
+    parsed = parse(FIRST[name] + NINE + WHOLE)
+    assert (readings(parsed), parsed.index.tolist()) == ([expected[0], *later], [0, 1, 2])
+
+
+def test_too_many_joined_records() -> None:
+    assert parse(b"[Header]\nSize=9\n" * 70).games.drop.tolist() == [DropReason.KEPT] * 65 + [DropReason.TOO_LARGE]
 
 
 @pytest.mark.slow

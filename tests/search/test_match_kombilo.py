@@ -19,11 +19,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from kifu.arrays import MoveArrays
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest
 from kifu.corpus.schema import PLAYED_COLUMNS, move_arrays
 from kifu.point import BLACK, WHITE
-from kifu.records.games import MoveArrays
 from kifu.search.match import MatchArrays, match_games
 from kifu.search.pattern import Pattern, Rectangle
 from kifu.search.traces import Traces, trace_games

@@ -38,6 +38,12 @@ class Done:
     err: list[str]
 
 
+def tree(folder: Path) -> dict[str, bytes]:
+    """Return the content of all files below a folder, hidden ones included."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+
+
 def is_error(done: Done, *words: str) -> None:
     """Check for one line on standard error (below those of progress), no traceback, nothing else, and exit code 2."""
     *begun, line = done.err

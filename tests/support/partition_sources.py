@@ -57,10 +57,3 @@ def bag(path: Path, *without: str) -> Counter[tuple[Any, ...]]:
 
 def table(path: Path) -> pa.Table:
     return pa.Table.from_batches(open_catalogue(path).batches(size=1 << 20)).combine_chunks()
-
-
-def tree(folder: Path) -> dict[str, bytes]:
-    """Return the content of all files below a folder, hidden ones included."""
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()
-    }

@@ -521,7 +521,7 @@ def read_root(nodes: list[Node], game: NaiveGame) -> None:
         game.warn(ParseWarning.SIZE_MISSING)
     if any(name == b"GM" and value.strip(SPACE) and number(value) != 1 for name, value in first):
         game.drop = DropReason.NOT_GO
-    handicaps = [value for name, value in first if name == b"HA"]
+    handicaps = [value for name, value in first if name == b"HA"] or [value for name, value in first if name == b"HD"]
     if handicaps:
         read_handicap(handicaps[0], game)
     for name, value in first:

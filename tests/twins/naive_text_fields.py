@@ -41,6 +41,8 @@ def text_fields(record: bytes) -> dict[str, bytes]:
     for name, values in (each for node in later for each in node if each[0].decode() in GAME_INFO):
         for field in (field for field, each in NAMES.items() if each.encode() == name):
             fields[field] = fields.get(field) or next(filter(None, values), b"")
+    fox = (value for n, values in root for value in values if n == b"AP" and value.startswith(b"foxwq"))
+    fields["server"] = next(fox, b"")
     kind = naive_figures.game_type(first)
     return fields if kind is None else fields | {"game_type": kind}
 
@@ -80,7 +82,8 @@ def compare_text_fields(block: RecordBlock) -> ParsedBlock:
         found = text_fields_of(parsed, g)
         assert found == {field: value for field, value in text_fields(record).items() if value}
         compare_figures(parsed, g, record)
-        found.pop("game_type", None)
+        for field in ("game_type", "server"):
+            found.pop(field, None)
         properties = root_properties(record)
         assert found == {
             field: properties[name][0] for field, name in zip(FIELDS, SGF_NAMES) if properties.get(name, (b"",))[0]
@@ -113,6 +116,7 @@ TEXT_PIECES = [
     *naive_figures.FIGURE_PIECES,
     *(b"PB[Ann]", b"PW[\xe6\x9f\xaf]", b"PlayerBlack[b]", b"RE", b"re[0]", b"KM[]", b"CA", b"P1B[x]", b"PBW[x]"),
     *(b"KO[6]", b"KO[6.5]", b"KO[]", b"TE[1]", b"TE[Cup]", b"RD[2024-05-06]", b"LT[30]", b"LC[5]"),
+    *(b"AP[x]", b"AP[foxwq]", b"KM[50]", b"KM[6.\n5]"),
     *(b"TB[aa]", b"TW[aa:bb]", b"TB[]", b"TB", b"TW[", b";TW[bb][ab]", b"tb[aa]", b"TB [aa]", b"TW[zz]"),
 ]
 
@@ -123,7 +127,7 @@ def compare_text(parsed: ParsedBlock) -> Decoded:
     assert list(decoded.text) == [field for field in FIELDS if field != "charset"]
     for field, strings in decoded.text.items():
         strings.validate(full=True)
-        if field == "game_type":  # not a property of its own
+        if field not in NAMES:
             continue
         assert strings.type == pa.string()
         assert strings.to_pylist() == [text(game, field) for game in games]

@@ -33,6 +33,7 @@ export const reasons = {
   duplicate: ["equal to an earlier game", "前の棋譜と同一", "与先前棋谱相同", "앞의 기보와 같음"],
   same_game: ["the same game as another", "別の棋譜と同じ対局", "与另一棋谱为同一局", "다른 기보와 같은 대국"],
   cut_off: ["the beginning of another game", "別の棋譜の前半", "另一棋谱的前半", "다른 기보의 앞부분"],
+  repaired: ["the record is damaged", "棋譜が破損", "棋谱有损坏", "기보가 손상됨"],
   rules_unknown: ["unknown rules", "不明なルール", "未知规则", "알 수 없는 룰"],
   komi_unknown: ["unknown komi", "不明なコミ", "未知贴目", "알 수 없는 덤"],
   handicap_large: ["too large a handicap", "置石が多すぎる", "让子过多", "치석이 너무 많음"],

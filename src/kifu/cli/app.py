@@ -327,7 +327,6 @@ def progress(label: str, total: int | None, unit: str) -> AbstractContextManager
 
 class _OneLine(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line."""
         return printable(super().format(record))
 
 

@@ -5,16 +5,12 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kifu.cli.app import Outcome, Plan, note_for_interrupt, progress
 from kifu.errors import printable
 from kifu.fetch.collections import COLLECTIONS, FileChoice, ListedFile
 from kifu.records.paths import as_path
 from kifu.text import counted, format_bytes
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 
 @dataclass(frozen=True)
@@ -68,7 +64,7 @@ def list_one(collection: str, choice: FileChoice, index: str | None) -> Outcome:
     published = COLLECTIONS[collection]
 
     def show() -> None:
-        from kifu.report.tables import cell, make_table
+        from kifu.report.tables import cell, make_console, make_table, print_lines
 
         dated = any(file.date for file in files)
         foldered = len({file.folder for file in files}) > 1
@@ -85,7 +81,8 @@ def list_one(collection: str, choice: FileChoice, index: str | None) -> Outcome:
             size = "" if file.size is None else format_bytes(file.size)
             known = [file.checksum.partition(":")[0] or "none"] * checked
             table.add_row(*map(cell, [file.name, size, *known, *([file.date] * dated), *([file.folder] * foldered)]))
-        _print(table, "", _total(files), f"publisher: {published.publisher}; terms of use: {published.terms}")
+        terms = f"publisher: {published.publisher}; terms of use: {published.terms}"
+        print_lines(make_console(), table, "", _total(files), terms)
 
     return Outcome(show, files)
 
@@ -112,9 +109,3 @@ def fetch(collection: str, output: Path, choice: FileChoice, index: str | None, 
 def _total(files: list[ListedFile]) -> str:
     size = TransferSize(sum(file.size or 0 for file in files), sum(file.size is None for file in files))
     return size.text() if size.unknown == len(files) else f"{counted(len(files), 'file')}, {size.text()}"
-
-
-def _print(table: Table, *lines: str) -> None:
-    from kifu.report.tables import make_console, print_lines
-
-    print_lines(make_console(), table, *lines)

@@ -19,8 +19,7 @@ from kifu.corpus.ingest import IngestReport, ingester
 from kifu.corpus.schema import SCHEMA
 from kifu.corpus.sources import ArchiveShard, Shard, ShardReader, Source, find_sources, source_shards
 from kifu.datasets.dat import find_dat_layout
-from kifu.execution.executor import THREADS, Executor, count_jobs
-from kifu.progress import silent
+from kifu.execution.executor import Executor
 from kifu.recipes.kgs import Sampler, find_archives, list_archives
 from kifu.recipes.pipeline import BuildOptions, build_any
 from kifu.recipes.schema import KgsgoRecipe
@@ -80,11 +79,12 @@ def estimate_build(recipe: Any, sources: Sequence[str], index: Path | None, jobs
         ingested = _ingest_sample(sources, clean, jobs, sample)
         some = Path(folder, "some.parquet")
         scale = ingested.games / max(_thin_out(sample, some), 1)
-        options = BuildOptions(jobs, THREADS, silent)
-        build_any(recipe, [some], Path(folder, "first"), options)  # loads or compiles kernels
-        began, built = perf_counter(), Path(folder, "built")
-        reports = build_any(recipe, [some], built, options)
-        seconds = ingested.seconds + (perf_counter() - began) * scale
+        with Executor(jobs) as executor:
+            options = BuildOptions(executor)
+            build_any(recipe, [some], Path(folder, "first"), options)  # loads or compiles kernels
+            began, built = perf_counter(), Path(folder, "built")
+            reports = build_any(recipe, [some], built, options)
+            seconds = ingested.seconds + (perf_counter() - began) * scale
         sets = {}
         for report in reports:
             count = getattr(report.manifest, "examples", 0) or report.manifest.kept
@@ -122,7 +122,7 @@ def _ingest_sample(sources: Sequence[str], rules: CleaningRules, jobs: int | Non
     for item in first:
         process(item)  # loads or compiles kernels
     began = perf_counter()
-    with Executor(count_jobs(jobs)) as executor, CatalogueWriter(path) as writer:
+    with Executor(jobs) as executor, CatalogueWriter(path) as writer:
         for ingested in executor.map(process, chain(first, items)):
             for rows in ingested.rows:
                 batch = rows.batch(rows.drop)

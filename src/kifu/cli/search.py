@@ -102,7 +102,6 @@ def search(  # noqa: PLR0913 - command-line options
     the board anchor it.
     """
     from kifu.cli.search_input import apply_options, read_pattern, require_fit, select_games
-    from kifu.execution.executor import count_jobs
     from kifu.report.search import view_hits
     from kifu.search.searcher import Searcher
 
@@ -113,7 +112,7 @@ def search(  # noqa: PLR0913 - command-line options
     )
     searcher = Searcher(catalogue, use_index=not no_index)
     games = select_games(searcher, where, player, colour)
-    found = searcher.find(wanted, games, jobs=count_jobs(jobs), progress=progress)
+    found = searcher.find(wanted, games, jobs=jobs, progress=progress)
     if found.games == 0:
         require_fit(searcher, wanted)
     view = view_hits(searcher, found, games, years)
@@ -159,7 +158,6 @@ def explore(  # noqa: PLR0913 - command-line options
     `kifu serve` shows the same on a board in the browser.
     """
     from kifu.cli.search_input import read_position, require_fit, select_games
-    from kifu.execution.executor import count_jobs
     from kifu.report.search import view_exploration
     from kifu.search.searcher import Searcher
 
@@ -167,7 +165,7 @@ def explore(  # noqa: PLR0913 - command-line options
     searcher = Searcher(catalogue, use_index=not no_index)
     start = read_position(searcher, position, board)
     games = select_games(searcher, where, player, colour)
-    found = searcher.explore(start, games, jobs=count_jobs(jobs), progress=progress)
+    found = searcher.explore(start, games, jobs=jobs, progress=progress)
     if found.games == 0:
         require_fit(searcher, start.to_pattern())
     view = view_exploration(searcher, found, games, years)

@@ -19,12 +19,13 @@ from pydantic import Field, field_validator
 
 from kifu.config import Line, NamedConfig, check_config, load_config
 from kifu.corpus.hashes import handicap_as_setup
-from kifu.corpus.schema import OVERTIME_COLUMNS
+from kifu.corpus.schema import OVERTIME_COLUMNS, warnings_from_text
 from kifu.errors import DropReason
 from kifu.go.rules import Rules
 from kifu.point import POINT_MASK, WHITE_BIT, parse_board
 from kifu.records.games import GameArrays, ParseWarning
 from kifu.records.meta import Overtime, OvertimeKind, thinking_seconds
+from kifu.registry import check_choice
 
 _FOLDER, _KIND = "cleaning", "set of cleaning rules"
 
@@ -41,6 +42,8 @@ class CleaningRules(NamedConfig):
     """The rules of Go for replaying the games (`kifu.go.rules.NAMED`)."""
     illegal: Literal["drop", "cut"] = "drop"
     """Drop a game with an illegal move, or cut it before that move."""
+    repairs: tuple[Line, ...] = Field((), strict=False)
+    """Names in column `repairs` (`kifu.records.games.ParseWarning`): games with any of them are dropped."""
     sizes: tuple[Line, ...] | None = Field(None, strict=False)
     """Allowed boards, like "19x19"; None allows all."""
     known_size: bool = False
@@ -80,6 +83,14 @@ class CleaningRules(NamedConfig):
     def _check_rules(cls, name: str) -> str:
         Rules.named(name)
         return name
+
+    @field_validator("repairs")
+    @classmethod
+    def _check_repairs(cls, repairs: tuple[str, ...]) -> tuple[str, ...]:
+        names = tuple(str(warning.name).lower() for warning in ParseWarning)
+        for name in repairs:
+            check_choice("repair", name, names)
+        return repairs
 
     @field_validator("sizes")
     @classmethod
@@ -134,13 +145,15 @@ def _violations(
     width, height = games.width.astype(np.int64), games.height.astype(np.int64)
     points = width * height
     moves = np.diff(games.move_offset)
+    plain = handicap_as_setup(games, stated_only=True)
+    if rules.repairs:
+        yield DropReason.REPAIRED, games.warnings & warnings_from_text(",".join(rules.repairs)) != 0
     if rules.known_size:
         yield DropReason.BAD_SIZE, games.warnings & ParseWarning.SIZE_MISSING != 0
     if rules.sizes is not None:
         allowed = [w * 256 + h for w, h in map(parse_board, rules.sizes)]
         yield DropReason.WRONG_SIZE, ~np.isin(width * 256 + height, allowed)
     if rules.alternating:
-        plain = handicap_as_setup(games, stated_only=True)
         same_colour = (plain.moves[1:] ^ plain.moves[:-1]) & WHITE_BIT == 0
         # The last move of one game and the first of the next do not count.
         same_colour[np.isin(np.arange(1, len(plain.moves)), plain.move_offset[1:-1])] = False
@@ -159,7 +172,8 @@ def _violations(
     if rules.self_play is not None:
         named = pc.match_substring_regex(batch["black"], r"[\pL\pN]")  # "?" and "-" are no names
         one_player = _mask(pc.and_(pc.equal(batch["black"], batch["white"]), named))
-        yield DropReason.SELF_PLAY, one_player & (moves < rules.self_play * np.maximum(width, height))
+        few_moves = np.diff(plain.move_offset) < rules.self_play * np.maximum(width, height)
+        yield DropReason.SELF_PLAY, one_player & few_moves
     scored = batch["ending"].to_numpy(zero_copy_only=False) == "score"
     margin = _floats(batch["margin"])
     if rules.max_score is not None:

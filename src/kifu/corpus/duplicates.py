@@ -22,7 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from blake3 import blake3
 
-from kifu.arrays import Hashes, Indices
+from kifu.arrays import Hashes, Indices, MoveArrays
 from kifu.corpus.catalogue import number_batches, open_catalogue
 from kifu.corpus.hashes import (
     OPENING_PLIES,
@@ -35,7 +35,6 @@ from kifu.corpus.hashes import (
 from kifu.corpus.schema import GAME_COLUMNS, drop_codes, game_arrays, to_numpy, with_drop
 from kifu.errors import DropReason
 from kifu.execution.executor import Executor
-from kifu.go.replay import GamesLike
 
 MIN_PLIES = 20
 """Games with fewer moves up to the last stone are never reported as the same.
@@ -131,7 +130,7 @@ def _kept_keys(paths: Iterable[str], within: _HashRange) -> Iterator[_GameKeys]:
         yield keys.select((drop_codes(batch) == DropReason.KEPT) & within.contains(keys.opening))
 
 
-def _games_with(paths: Iterable[str], rows: Indices) -> Iterator[tuple[int, GamesLike]]:
+def _games_with(paths: Iterable[str], rows: Indices) -> Iterator[tuple[int, MoveArrays]]:
     """Yield batches that contain any of the ascending rows, each with the number of its first row."""
     for start, batch in number_batches(paths, GAME_COLUMNS):
         low, high = np.searchsorted(rows, (start, start + len(batch)))

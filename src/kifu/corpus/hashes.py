@@ -40,8 +40,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kifu.arrays import Hashes
-from kifu.go.replay import GamesLike
+from kifu.arrays import Hashes, MoveArrays
 from kifu.kernel import inline_kernel, kernel, writable_view
 from kifu.point import ERASE_BIT, MAX_SIZE, NO_POINT, POINT_MASK, WHITE_BIT, symmetries
 from kifu.records.games import NO_HANDICAP, GameArrays
@@ -402,7 +401,7 @@ def handicap_as_setup(games: GameArrays, stated_only: bool = False) -> GameArray
     )
 
 
-def hash_games(games: GamesLike) -> tuple[Hashes, Hashes]:
+def hash_games(games: MoveArrays) -> tuple[Hashes, Hashes]:
     """Return the canonical and opening hashes of G games.
 
     Legality is not checked; any values of moves and setup are allowed.
@@ -419,7 +418,7 @@ def hash_games(games: GamesLike) -> tuple[Hashes, Hashes]:
     return canonical, opening
 
 
-def make_hash_state(games: GamesLike) -> HashState:
+def make_hash_state(games: MoveArrays) -> HashState:
     """Return the games and the work arrays that the hash kernels need."""
     width, height = games.width.astype(np.int64), games.height.astype(np.int64)
     sizes, size_index = np.unique(width * 256 + height, return_inverse=True)

@@ -20,7 +20,7 @@ from kifu.corpus.cleaning import CleaningRules, load_cleaning_rules
 from kifu.corpus.duplicates import MAX_IDS, IdSet, exact_duplicates, flag_duplicates
 from kifu.corpus.parquet import keep_table
 from kifu.corpus.rows import Rows, UnparsedTexts, rows_from_catalogue, rows_from_parsed
-from kifu.corpus.schema import count_drops, drop_codes, to_numpy, with_drop
+from kifu.corpus.schema import count_drops, count_repairs, drop_codes, to_numpy, with_drop
 from kifu.corpus.sources import (
     IngestItem,
     ShardReader,
@@ -58,6 +58,7 @@ class IngestReport(Report):
         kept: Number of games that are not dropped.
         moves: Number of legal moves of kept games, passes included.
         drops: Number of dropped games by the name of the `DropReason`.
+        repairs: Number of kept games by the name in column `repairs`.
         unparsed: By text column, the texts that could not be parsed, with their counts.
         left_out: Number of files and of members of archives that are not read, by kind.
     """
@@ -66,6 +67,7 @@ class IngestReport(Report):
     kept: int = 0
     moves: int = 0
     drops: Counter[str] = field(default_factory=Counter)
+    repairs: Counter[str] = field(default_factory=Counter)
     unparsed: UnparsedTexts = field(default_factory=dict)
     bytes: int = 0
     left_out: Counter[str] = field(default_factory=Counter)
@@ -73,6 +75,8 @@ class IngestReport(Report):
     def __str__(self) -> str:
         games = format_games(self.read, self.kept, dict(self.drops.most_common()))
         lines = [f"{games}; {self.moves:,} legal moves, {format_bytes(self.bytes)}"]
+        if self.repairs:
+            lines.append(f"  kept with repairs: {', '.join(f'{name} {n:,}' for name, n in self.repairs.most_common())}")
         for column, texts in self.unparsed.items():
             shown = ", ".join(f"{text!r} {count:,}" for text, count in texts.most_common(_SHOWN_UNPARSED))
             more = ", ..." if len(texts) > _SHOWN_UNPARSED else ""
@@ -84,7 +88,7 @@ class IngestReport(Report):
     def of(cls, catalogue: Catalogue) -> IngestReport:
         """Return the counts of a catalogue."""
         report = cls(bytes=catalogue.file_bytes())
-        for batch in catalogue.batches(("drop", "n_legal")):
+        for batch in catalogue.batches(("drop", "n_legal", "repairs")):
             report.add(batch)
         return report
 
@@ -96,6 +100,8 @@ class IngestReport(Report):
         self.kept += int(kept.sum())
         self.moves += int(to_numpy(batch.column("n_legal"))[kept].sum())
         self.drops.update(count_drops(drop))
+        counts = batch.column("repairs").filter(pa.array(kept)).value_counts()
+        self.repairs.update(count_repairs(zip(*(part.to_pylist() for part in counts.flatten()))))
 
     def counts(self) -> dict[str, Any]:
         """Return the numbers that the metadata of a catalogue list."""
@@ -106,6 +112,7 @@ class IngestReport(Report):
         self.read, self.kept, self.moves = self.read + other.read, self.kept + other.kept, self.moves + other.moves
         self.bytes += other.bytes
         self.drops.update(other.drops)
+        self.repairs.update(other.repairs)
 
     def add_unparsed(self, unparsed: UnparsedTexts) -> None:
         """Count unparsed texts; beyond 1,000 distinct ones per column they are counted as "..."."""
@@ -149,7 +156,7 @@ def ingest(
     clean: str | os.PathLike[str] | CleaningRules = "legal",
     overwrite: bool = False,
     strict: bool = False,
-    jobs: int | None = None,
+    jobs: int | Executor | None = None,
     engine: str = THREADS,
     progress: ProgressFactory = silent,
 ) -> IngestReport:

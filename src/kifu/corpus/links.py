@@ -30,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kifu.arrays import Hashes, Indices
+from kifu.arrays import Hashes, Indices, MoveArrays
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.hashes import (
     HashState,
@@ -47,7 +47,7 @@ from kifu.corpus.positions import Workspace, clear_hashes, new_workspace, track_
 from kifu.corpus.schema import PLAYED_COLUMNS, drop_codes, move_arrays, to_numpy
 from kifu.errors import DropReason
 from kifu.execution.range_sort import Columns, RangeSort
-from kifu.go.replay import GameMoves, GamesLike, ReplayArrays, game_moves, replay_arrays, replay_game
+from kifu.go.replay import GameMoves, ReplayArrays, game_moves, replay_arrays, replay_game
 from kifu.go.rules import RECORD_RULES, History, new_history
 from kifu.go.state import State, new_state
 from kifu.kernel import inline_kernel, kernel
@@ -410,7 +410,7 @@ def _all_keys(catalogues: Sequence[Games], split: bool) -> Iterator[tuple[Hashes
             first += len(batch)
 
 
-def game_keys(games: GamesLike, kept: Indices, first: int, split: bool) -> tuple[Hashes, npt.NDArray[np.uint32]]:
+def game_keys(games: MoveArrays, kept: Indices, first: int, split: bool) -> tuple[Hashes, npt.NDArray[np.uint32]]:
     """Return the keys of some games, see `_LinkKeys`; kept: their indices. first: the row of the first of all games."""
     limits = (LATE_STONES, 1) if split else (1 << 30, MIN_STONES)
     moves = np.diff(games.move_offset)[kept]

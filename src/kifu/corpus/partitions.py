@@ -15,10 +15,11 @@ from typing import Annotated, Any
 from blake3 import blake3
 from pydantic import Field, ValidationError, field_validator
 
+from kifu.checksums import add_checksum
 from kifu.config import StrictModel, first_invalid
 from kifu.corpus.schema import INDEX, VERSION, check_version
 from kifu.errors import FormatError, first_line
-from kifu.io import add_checksum, read_small, write_file
+from kifu.io import read_small, write_file
 
 Count = Annotated[int, Field(ge=0, le=10**12)]
 Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]

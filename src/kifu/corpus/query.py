@@ -525,8 +525,7 @@ class QueryResult:
         return rows
 
     def _arrow_schema(self) -> pa.Schema:
-        schema: pa.Schema = self._relation.limit(0).to_arrow_table().schema
-        return schema
+        return self._relation.limit(0).to_arrow_table().schema
 
     def _schema(self) -> pa.Schema:
         """Return the result's schema. Raises RecipeError if Parquet cannot store a column."""

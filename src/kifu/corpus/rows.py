@@ -26,7 +26,7 @@ from kifu.go.replay import replay_all
 from kifu.go.rules import Rules
 from kifu.point import BLACK, NO_POINT, POINT_MASK, WHITE, to_gtp
 from kifu.records import olf, tygem
-from kifu.records.decode import decode
+from kifu.records.decode import decode, translate_fox
 from kifu.records.games import NO_HANDICAP, GameArrays, ParsedBlock, ParseWarning, RecordBlock
 from kifu.records.meta import (
     Result,
@@ -53,6 +53,8 @@ TEXT_COLUMNS = {
 
 UnparsedTexts: TypeAlias = dict[str, Counter[str]]
 """By text column, the texts that could not be parsed, with their counts."""
+
+_SIDES = ("black", "white")
 
 Parser = Callable[[str], tuple[Any, ...]]
 """Maps a text to the values of several columns and, last, True if all of the text was understood."""
@@ -186,7 +188,8 @@ def parse_fields(
 ) -> tuple[dict[str, pa.Array], UnparsedTexts]:
     """Parse the text columns (values of TEXT_COLUMNS) of G games of one format, null where missing.
 
-    Returns the typed columns and the texts that could not be parsed.
+    Players that columns of programs mark already stay marked. Returns the typed columns and the texts that could not be
+    parsed.
     """
     columns: dict[str, pa.Array] = {}
     unparsed: UnparsedTexts = {}
@@ -200,7 +203,7 @@ def parse_fields(
 def _program_columns(columns: Mapping[str, pa.Array], programs: Programs) -> dict[str, pa.Array]:
     """Return the columns on programs by the names of players. Players that are marked in these columns stay marked."""
     marked = {"program": columns.get("program", pa.nulls(len(columns["black"]), pa.string()))}
-    for side in ("black", "white"):
+    for side in _SIDES:
         encoded = columns[side].dictionary_encode()
         reasons = map(programs.reason, encoded.dictionary.to_pylist())
         texts = pa.array([reason and f"{side}: {reason}" for reason in reasons], pa.string())
@@ -294,12 +297,11 @@ def _recorded_columns(
     """Return location, text, parsed text, territory and figures of moves, and the texts that could not be parsed."""
     games, block = parsed.games, parsed.block
     decoded = decode(parsed)
-    text = {column: decoded.text[field] for field, column in TEXT_COLUMNS.items()}
-    if parsed.format == "sgf":
-        periods = pc.binary_join_element_wise(decoded.text["periods"], decoded.text["period_seconds"], "x")
-        periods = pc.if_else(pc.equal(periods, "0x0"), None, periods)
-        text["overtime"] = pc.coalesce(text["overtime"], pc.binary_join_element_wise(periods, "byo-yomi", " "))
-    typed, unparsed = parse_fields(parsed.format, text, programs)
+    fields = translate_fox(decoded.text) if parsed.format == "sgf" else decoded.text
+    text = {column: fields[field] for field, column in TEXT_COLUMNS.items()}
+    marked = decoded.text["programs"]
+    marks = {f"{side}_program": pc.fill_null(pc.match_substring(marked, f"{side}:"), False) for side in _SIDES}
+    typed, unparsed = parse_fields(parsed.format, text | marks | {"program": marked}, programs)
     size = len(games)
     location = {
         "archive": pa.repeat(archive, size),
@@ -360,8 +362,9 @@ def _rows(
     drop = np.where(games.drop != DropReason.KEPT, games.drop, illegal)
     batch = pa.RecordBatch.from_pydict({name: columns[name] for name in schema.SCHEMA.names if name in columns})
     drop = np.where(drop != DropReason.KEPT, drop, apply_rules(rules, games, batch))
-    played = np.flatnonzero(drop == DropReason.PROGRAM)
-    detail |= dict(zip(played.tolist(), batch["program"].take(pa.array(played)).to_pylist()))
+    for reason, column in ((DropReason.PROGRAM, "program"), (DropReason.REPAIRED, "repairs")):
+        dropped = np.flatnonzero(drop == reason)
+        detail |= dict(zip(dropped.tolist(), batch[column].take(pa.array(dropped)).to_pylist()))
     return Rows(columns, drop, detail, unparsed)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from datetime import date
 from typing import Any
@@ -18,10 +18,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kifu.arrays import MoveArrays
 from kifu.errors import DropReason, FormatError
 from kifu.kernel import writable_view
 from kifu.point import MAX_SIZE
-from kifu.records.games import MAX_MOVES, NO_HANDICAP, GameArrays, MoveArrays, ParseWarning
+from kifu.records.games import MAX_MOVES, NO_HANDICAP, GameArrays, ParseWarning
 
 VERSION = 3
 """Version of the columns, stored in the Parquet metadata under `kifu.catalogue`."""
@@ -324,8 +325,7 @@ def move_lists(values: pa.Array, offsets: npt.NDArray[np.int64], kind: pa.ListTy
 
 def move_seconds_array(column: pa.Array) -> npt.NDArray[np.float32]:
     """Return the elements of column `move_seconds`, [M]; NaN for null."""
-    values: npt.NDArray[np.float32] = to_numpy(column.flatten().fill_null(float("nan")))
-    return values
+    return to_numpy(column.flatten().fill_null(float("nan")))
 
 
 def evaluations_array(column: pa.Array) -> npt.NDArray[np.float32]:
@@ -352,6 +352,14 @@ def warnings_from_text(text: str | None) -> int:
 def warnings_to_text(bits: int) -> str | None:
     """Return the names of `ParseWarning` bits as column `repairs` holds them, None for 0."""
     return ",".join(str(warning.name).lower() for warning in ParseWarning if bits & warning) or None
+
+
+def count_repairs(texts: Iterable[tuple[str | None, int]]) -> Counter[str]:
+    """Return the number of games by repair, from values of column `repairs` and their counts."""
+    counts = Counter[str]()
+    for text, count in texts:
+        counts.update(dict.fromkeys(text.split(","), count) if text else {})
+    return counts
 
 
 def drop_code(name: str | None) -> int:

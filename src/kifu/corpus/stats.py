@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from kifu.corpus.catalogue import RowShard, open_catalogue, read_shard
 from kifu.corpus.rows import PARSED_COLUMNS, is_parsed
-from kifu.corpus.schema import map_distinct, to_numpy
+from kifu.corpus.schema import count_repairs, map_distinct, to_numpy
 from kifu.errors import printable
 from kifu.execution.executor import THREADS, make_executor
 from kifu.progress import ProgressFactory, silent
@@ -92,7 +92,7 @@ class UnparsedColumn:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """Counts of games; `read` == `kept` + the sum of `dropped`. All others except `unparsed` add up to `kept`.
+    """Counts of games; `read` == `kept` + the sum of `dropped`. All others down to `archives` add up to `kept`.
 
     Attributes:
         kept: Number of games that are not dropped.
@@ -100,6 +100,8 @@ class Stats:
         results: By winner, then ending, in the order of WINNERS and ENDINGS.
         lengths: By number of moves, in classes of LENGTH_STEP ("0-49", ..., "500+"), then ending.
         programs: By why a player is a program: PEOPLE, "list", "pattern", "behaviour", or several joined by "+".
+        program_names: By "list", "pattern" and "behaviour", the names of programs with most games.
+        repairs: By name in column `repairs`.
         unparsed: By text column, if it has any.
     """
 
@@ -117,6 +119,8 @@ class Stats:
     formats: Counts
     programs: Counts
     archives: Counts
+    program_names: dict[str, Counts]
+    repairs: Counts
     unparsed: dict[str, UnparsedColumn]
 
     def __repr__(self) -> str:
@@ -176,6 +180,8 @@ _KEYS: Mapping[str, tuple[str, ...]] = {
     "formats": ("format",),
     "programs": ("programs",),
     "archives": ("archive",),
+    "program_names": ("kind", "name"),
+    "repairs": ("repairs",),
     **{column: (column, "format") for column in _TEXTS},
 }
 """By name of a count, the columns whose values are counted together."""
@@ -184,7 +190,8 @@ _COLUMNS = tuple(
     dict.fromkeys(
         [
             "drop", "black_rating", "black_pro", "white_rating", "white_pro", "year", "winner", "ending", "n_legal",
-            "handicap", "komi", "width", "height", "format", "program", "archive", *_TEXTS, *_TEXTS.values(),
+            "handicap", "komi", "width", "height", "format", "program", "archive", "black", "white", "repairs", *_TEXTS,
+            *_TEXTS.values(),
         ]
     )
 )  # fmt: skip
@@ -206,6 +213,7 @@ def _count(item: pa.RecordBatch) -> _Counted:
     rows = pa.Table.from_batches([item])
     kept = _with_classes(rows.filter(rows["drop"].is_null()))
     tables = dict.fromkeys(_KEYS, kept) | {"dropped": rows.filter(rows["drop"].is_valid())}
+    tables["program_names"] = _program_names(kept)
     for text, parsed in _TEXTS.items():
         # Except for results, a text is parsed completely or the parsed column is null.
         recorded = kept[text].is_valid()
@@ -236,6 +244,24 @@ def _with_classes(kept: pa.Table) -> pa.Table:
         kept = kept.drop_columns(name) if name in kept.column_names else kept
         kept = kept.append_column(name, column if isinstance(column, pa.ChunkedArray) else [column])
     return kept
+
+
+def _program_names(kept: pa.Table) -> pa.Table:
+    """Return kind and name of each program of each game; once if both sides have the same."""
+    played = kept.filter(kept["program"].is_valid()).combine_chunks()
+    sides = []
+    for side, other in (("black", None), ("white", "black")):
+        kind = map_distinct(played["program"].combine_chunks(), partial(_kind_of, side), np.str_)
+        found = kind != ""
+        if other:
+            found &= ~to_numpy(pc.equal(played[side], played[other]).fill_null(False))
+        sides.append(pa.table({"kind": kind, "name": played[side]}).filter(pa.array(found)))
+    return pa.concat_tables(sides)
+
+
+def _kind_of(side: str, program: str | None) -> str:
+    found = re.search(rf"{side}: (\w+)", program or "")
+    return found[1] if found else ""
 
 
 def _grouped(table: pa.Table, keys: Sequence[str], count: tuple[list[str] | str, str]) -> pa.Table:
@@ -273,6 +299,8 @@ def _stats(catalogues: tuple[str, ...], read: int, rows: Mapping[str, Sequence[t
         formats=_counts(rows["formats"], kept),
         programs=_counts(rows["programs"], kept),
         archives=_counts(rows["archives"][:_COMMON], kept),
+        program_names=_names_by_kind(rows["program_names"]),
+        repairs=dict(count_repairs(rows["repairs"]).most_common()),
         unparsed={column: found for column in _TEXTS if (found := _unparsed(column, rows[column])).games},
     )
 
@@ -297,6 +325,15 @@ def _by_ending(rows: Iterable[tuple[Any, ...]], names: Sequence[str]) -> dict[st
     for name, ending, count in sorted(rows, key=lambda row: (names.index(row[0]), ENDINGS.index(row[1]))):
         nested.setdefault(name, {})[ending] = count
     return nested
+
+
+def _names_by_kind(rows: Iterable[tuple[Any, ...]]) -> dict[str, Counts]:
+    names: dict[str, Counts] = {}
+    for kind, name, count in rows:
+        counts = names.setdefault(kind, {})
+        if len(counts) < _COMMON:
+            counts[UNKNOWN if name is None else name] = count
+    return names
 
 
 def _unparsed(column: str, rows: Iterable[tuple[Any, ...]]) -> UnparsedColumn:

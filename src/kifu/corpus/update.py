@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, count, takewhile
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 import numpy as np
@@ -107,7 +107,7 @@ _SHARED = -1
 """The key of all smaller sources."""
 
 
-class CatalogueTransaction:
+class CatalogueTransaction(ExitStack):
     """A context manager that locks a catalogue's folder and adds or replaces partitions atomically.
 
     New partitions are written to a staging directory in the folder. What a killed run left is not listed in the index,
@@ -119,19 +119,19 @@ class CatalogueTransaction:
 
         Raises OutputError if another process holds the folder, or it contains foreign files.
         """
+        super().__init__()
         self.path = path
         self.index: Index | None = None
-        self._lock = ExitStack()
-        self._lock.enter_context(locked_folder(path))
-        try:
+        with ExitStack() as stack:
+            stack.enter_context(locked_folder(path))
+            stack.callback(lambda: remove_empty([path] if self.index is None else []))
             self.index = read_partitions(path) if has_index(path) else None
             self._require_no_foreign_files()
             for hidden in self._staging_dirs():
                 if (hidden / _NAMES).exists():
                     self._clear(hidden)
-        except BaseException:
-            self._leave()
-            raise
+            self.push(stack.pop_all())
+        self.callback(self._clear_all)
 
     def _require_no_foreign_files(self) -> None:
         """Raise OutputError if there is no index, but anything else than a killed run's leftovers."""
@@ -198,19 +198,10 @@ class CatalogueTransaction:
         except OSError as error:
             raise OutputError(f"cannot remove unused files of {self.path}: {error.strerror or error}") from None
 
-    def _leave(self) -> None:
-        if self.index is None:
-            remove_empty([self.path])
-        self._lock.close()
-
-    def __enter__(self) -> CatalogueTransaction:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def _clear_all(self) -> None:
         for hidden in self._staging_dirs():
             with suppress(OutputError):  # what cannot be removed is left for the next run, as after a kill
                 self._clear(hidden)
-        self._leave()
 
 
 def unique_name(name: str, taken: Iterable[str]) -> str:
@@ -265,12 +256,8 @@ class StagedPartition(NamedTuple):
     blake3: str
 
 
-_FlaggedRows: TypeAlias = tuple[StagedRows, DuplicateFlags]
-"""Staged rows and the duplicates among them."""
-
-
 def _divide_years(
-    staging: Path, rules: dict[str, Any], sources: list[dict[str, Any]], item: _FlaggedRows
+    staging: Path, rules: dict[str, Any], sources: list[dict[str, Any]], item: tuple[StagedRows, DuplicateFlags]
 ) -> list[StagedPartition]:
     staged, flags = item
     counts = np.zeros(UNKNOWN_YEAR - EARLIER_YEAR + 1, np.int64)

@@ -299,7 +299,7 @@ class Dat(Dataset):
         except FormatError as error:
             raise FormatError(f"{self.path}: {error}") from None
         self.bytes = len(data)
-        block_checks(self.path)[self.path.name].check(lambda start, stop: data[start:stop].data, 0, self.bytes)
+        block_checks(self.path)[self.path.name].check(lambda size, at: data[at : at + size].data, 0, self.bytes)
         self.about: Mapping[str, Any] = {}
         plane_set = find_plane_set(self.format.plane_set)
         self.layout = Layout(plane_set.name, plane_set.plane_names, False, 19, 19, 0, plane_set.first_row, (_MOVE,))

@@ -177,7 +177,10 @@ def count_draws(source: LoaderSource, plan: EpochPlan, first: int, stop: int) ->
     return Draws(
         epoch=plan.number,
         examples=examples,
-        sources={name: _source_draws(each, examples) for name, each in zip(source.names, every)},
+        sources={
+            name: SourceDraws(each.examples, each.examples / max(examples, 1), len(each.games), len(each.source.ids))
+            for name, each in zip(source.names, every)
+        },
         ranks=_named(BANDS, _by_class([each.bands() for each in every], by_player)),
         plies=_named(_PLIES, dict(enumerate(plies.tolist()))),
         years={
@@ -191,11 +194,6 @@ def count_draws(source: LoaderSource, plan: EpochPlan, first: int, stop: int) ->
         duplicate_games=duplicate_games,
         duplicates=duplicates,
     )
-
-
-def _source_draws(drawn: _Drawn, examples: int) -> SourceDraws:
-    count = drawn.examples
-    return SourceDraws(count, count / max(examples, 1), len(drawn.games), len(drawn.source.ids))
 
 
 def _drawn(source: LoaderSource, plan: EpochPlan, first: int, stop: int) -> list[_Drawn]:

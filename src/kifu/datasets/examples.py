@@ -12,7 +12,7 @@ import re
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from math import prod
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Self, overload
@@ -219,10 +219,6 @@ class Batch:
         """Return copies of the given rows, [K] indices, in the given order, without runs."""
         labels = {name: values.take(rows, axis=0) for name, values in self.labels.items()}
         return Batch(self.planes.take(rows, axis=0), labels, self.game[rows], self.ply[rows])
-
-    def with_runs(self, runs: GameRuns) -> Batch:
-        """Return the same rows with their games."""
-        return replace(self, runs=runs)
 
     def columns(self) -> dict[str, Array]:
         """Return all arrays [B, ...] of the batch by name, without runs; `from_columns` is the inverse."""

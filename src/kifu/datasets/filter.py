@@ -9,10 +9,9 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from pydantic import ConfigDict, Field
 
-from kifu.arrays import Bytes, Doubles, Floats, Ints
+from kifu.arrays import Bytes, Doubles, Floats, Ints, MoveArrays
 from kifu.corpus.hashes import mix
 from kifu.errors import RecipeError
-from kifu.go.replay import GamesLike
 from kifu.kernel import inline_kernel, kernel
 from kifu.point import POINT_MASK, WHITE_BIT
 from kifu.records.ranks import Rank
@@ -193,7 +192,7 @@ def _select_positions(  # noqa: PLR0913 - kernel
         counts[g] = count
 
 
-def mark_positions(games: GamesLike, rules: PositionFilter, playable: Ints) -> Bytes:
+def mark_positions(games: MoveArrays, rules: PositionFilter, playable: Ints) -> Bytes:
     """Return which positions rules without random draws select: [M] 0 or 1 for each move of all games.
 
     playable: as for `select_positions`.
@@ -205,7 +204,7 @@ def mark_positions(games: GamesLike, rules: PositionFilter, playable: Ints) -> B
 
 
 def select_positions(
-    games: GamesLike,
+    games: MoveArrays,
     first: int,
     playable: Ints,
     rules: PositionFilter,

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from io import FileIO
 from math import prod
 from pathlib import Path
@@ -18,7 +19,7 @@ from kifu.arrays import Array
 from kifu.datasets.examples import Batch, Dataset, LabelSpec, Layout, concat, pack_planes, parse_layout
 from kifu.datasets.manifest import Writer, WriteReport, WrittenFile, block_checks
 from kifu.errors import FormatError, OutputError, RecipeError, SourceError, first_line, printable
-from kifu.io import AtomicFile, cannot_write, open_regular, read_at, temp_path
+from kifu.io import AtomicFile, bytes_at, cannot_write, open_regular, read_at, temp_path
 
 _GROUP = 1024
 """Rows written at a time: 16 chunks of states, one chunk of every other dataset."""
@@ -219,7 +220,7 @@ class Hdf5(Dataset):
         try:
             with open_regular(self.path) as file:
                 size = os.fstat(file.fileno()).st_size
-                block_checks(self.path)[self.path.name].check_file(file.fileno(), 0, size)
+                block_checks(self.path)[self.path.name].check(partial(bytes_at, file.fileno()), 0, size)
                 self._opened = _DiskFile(os.dup(file.fileno()))
         except OSError as error:
             raise SourceError(f"{self.path} cannot be read: {error.strerror}") from None

@@ -48,11 +48,9 @@ _COLUMNS = {
 
 def label_columns(labels: Iterable[LabelSpec]) -> tuple[str, ...]:
     """Return the columns of the catalogue that some labels need, besides the games themselves."""
-    return tuple(chain.from_iterable(_columns_of(label.name) for label in labels))
-
-
-def _columns_of(name: str) -> tuple[str, ...]:
-    return CONDITION_COLUMNS if name.startswith(INPUTS_PREFIX) else _COLUMNS.get(name, ())
+    names = (label.name for label in labels)
+    columns = (CONDITION_COLUMNS if name.startswith(INPUTS_PREFIX) else _COLUMNS.get(name, ()) for name in names)
+    return tuple(chain.from_iterable(columns))
 
 
 def inputs_label(names: Sequence[str]) -> str:
@@ -75,8 +73,7 @@ def _white(at: Positions) -> Bools:
 
 def _column(rows: pa.RecordBatch, name: str) -> Floats:
     """Return a column of numbers, [G]; NaN for null."""
-    values: Floats = to_numpy(pc.fill_null(rows[name], float("nan")))
-    return values
+    return to_numpy(pc.fill_null(rows[name], float("nan")))
 
 
 def _next(at: Positions, board: Board, k: int) -> npt.NDArray[np.int16]:

@@ -226,8 +226,12 @@ class Loader:
             version, epoch, batch, order = (state[key] for key in ("version", "epoch", "batch", "order"))
             if version != _STATE_VERSION:
                 raise RecipeError(f"state version {version!r} is not supported, only version {_STATE_VERSION}")
-            for key in {**order, **self._order}:
-                _require_same(key, order.get(key), self._order.get(key))
+            for name in {**order, **self._order}:
+                saved, current = order.get(name), self._order.get(name)
+                if saved != current and name in ("world_size", "batch_size"):
+                    raise RecipeError(f"{name} was {saved!r}, and is {current!r}; resume with the same {name}")
+                if saved != current:
+                    raise RecipeError(f"the state is of another loader: {name} was {saved!r}, and is {current!r}")
         except RecipeError:
             raise
         except (KeyError, TypeError, ValueError):
@@ -323,13 +327,6 @@ class Loader:
 def _wait(tasks: list[Future[None]]) -> None:
     for task in tasks:
         task.result()
-
-
-def _require_same(name: str, saved: Any, current: Any) -> None:
-    if saved != current and name in ("world_size", "batch_size"):
-        raise RecipeError(f"{name} was {saved!r}, and is {current!r}; resume with the same {name}")
-    if saved != current:
-        raise RecipeError(f"the state is of another loader: {name} was {saved!r}, and is {current!r}")
 
 
 def _check_position(epoch: Any, batch: Any) -> None:

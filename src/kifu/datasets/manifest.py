@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -23,12 +23,13 @@ import pyarrow.parquet as pq
 from pydantic import TypeAdapter, ValidationError
 
 from kifu.arrays import Indices, Ints
+from kifu.checksums import BlockChecks, add_checksum
 from kifu.config import first_invalid
 from kifu.corpus.parquet import GROUP_ROWS, TableWriter, open_parquet
 from kifu.corpus.schema import to_numpy
 from kifu.datasets.examples import Batch, Layout
 from kifu.errors import FormatError, first_line, printable
-from kifu.io import BlockChecks, add_checksum, read_small, utf8_name, write_file
+from kifu.io import read_small, utf8_name, write_file
 from kifu.text import format_bytes, format_games
 
 SUFFIX = ".manifest.json"
@@ -148,6 +149,11 @@ class Manifest:
             and (self.origins is None or self.origins.file == self.file + ORIGINS_SUFFIX)
         )
 
+    def files_at(self, path: Path) -> list[tuple[Path, WrittenFile]]:
+        """Return the files of the data set at `path`, and the file of origins, each as the manifest lists it."""
+        files = [(path / file.file if path.is_dir() else path, file) for file in self.files]
+        return files if self.origins is None else [*files, (origins_path(path), self.origins)]
+
     def write(self, path: Path) -> None:
         """Write the manifest as JSON, atomically."""
         write_file(path, add_checksum(json.dumps(asdict(self), separators=(",", ":"), ensure_ascii=False)))
@@ -161,12 +167,6 @@ def manifest_path(path: Path) -> Path:
 def origins_path(path: Path) -> Path:
     """Return the path of the file of origins of a data set."""
     return path.with_name(path.name + ORIGINS_SUFFIX)
-
-
-def data_set_files(path: Path, manifest: Manifest) -> list[tuple[Path, WrittenFile]]:
-    """Return the files of the data set at `path`, and the file of origins, each as its manifest lists it."""
-    files = [(path / file.file if path.is_dir() else path, file) for file in manifest.files]
-    return files if manifest.origins is None else [*files, (origins_path(path), manifest.origins)]
 
 
 def read_manifest(path: Path) -> Manifest | None:
@@ -191,7 +191,7 @@ _MANIFEST = TypeAdapter(Manifest)
 def block_checks(path: Path) -> dict[str, BlockChecks]:
     """Return the checks of the files of the data set at `path`, by name; empty ones if it has no manifest."""
     manifest = read_manifest(path)
-    found = [] if manifest is None else [each for each in data_set_files(path, manifest) if each[1].crc32]
+    found = [] if manifest is None else [each for each in manifest.files_at(path) if each[1].crc32]
     return defaultdict(lambda: BlockChecks(path, ""), {at.name: BlockChecks(at, file.crc32) for at, file in found})
 
 
@@ -202,7 +202,7 @@ class WrittenFile:
     file: str
     bytes: int
     blake3: str
-    crc32: str = ""  # see `kifu.io.BlockSums`; "" for formats with checksums of their own
+    crc32: str = ""  # see `kifu.checksums.BlockSums`; "" for formats with checksums of their own
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,17 +263,18 @@ _SCHEMA = pa.schema(
 _MAX_GROUP_BYTES = 64 << 20
 
 
-class OriginsWriter:
+class OriginsWriter(ExitStack):
     """Writes the file as games arrive, atomically: `commit` gives it its name. A context manager."""
 
     def __init__(self, path: Path) -> None:
         """Open the temporary file. Raises OutputError."""
+        super().__init__()
         self._path = path
         self._rows = 0
         self._waiting = 0
         self._columns: list[tuple[npt.NDArray[np.generic], ...]] = []
         self._skips: list[Indices] = []
-        self._table = TableWriter(path, _SCHEMA, write_statistics=["start"])
+        self._table = self.enter_context(TableWriter(path, _SCHEMA, write_statistics=["start"]))
 
     def add(self, archive: int, member: Ints, rows: Ints, plies: npt.NDArray[np.uint16]) -> None:
         """Add K games.
@@ -312,12 +313,6 @@ class OriginsWriter:
         self._flush()
         digest = self._table.commit({})
         return WrittenFile(utf8_name(self._path.name), self._table.size, digest)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self._table.__exit__(*error)
 
 
 def find_origin(manifest: Manifest, path: Path, row: int) -> RowOrigin | None:

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kifu.arrays import Array, Bytes, Doubles, Floats, Hashes, Indices, Ints
+from kifu.arrays import Array, Bytes, Doubles, Floats, Hashes, Indices, Ints, MoveArrays
 from kifu.corpus.hashes import mix
 from kifu.datasets.filter import position_weight
 from kifu.execution.executor import Executor
 from kifu.go.positions import Positions
-from kifu.go.replay import GameMoves, GamesLike, ReplayArrays, game_moves, replay_arrays, replay_game
+from kifu.go.replay import GameMoves, ReplayArrays, game_moves, replay_arrays, replay_game
 from kifu.go.rules import RECORD_RULES, WHITE_TO_MOVE, History, is_ko_recapture, new_history
 from kifu.go.state import (
     KO_POINT,
@@ -143,7 +143,7 @@ def weigh_positions(
                 weights[g, t] = position_weight(word, t, g, points, passes, by_ply, by_player)
 
 
-def merge_positions(games: GamesLike, weights: Doubles) -> MergedPositions:
+def merge_positions(games: MoveArrays, weights: Doubles) -> MergedPositions:
     """Find equal positions within the first plies of G games.
 
     Of equal positions, the first in order of game and ply represents the others. A symmetric position has several
@@ -173,7 +173,7 @@ def merge_positions(games: GamesLike, weights: Doubles) -> MergedPositions:
     return _distributions(games, weights, roles, entries, starts, lowest)
 
 
-def _hash_positions(games: GamesLike, plies: int) -> tuple[Hashes, Bytes]:
+def _hash_positions(games: MoveArrays, plies: int) -> tuple[Hashes, Bytes]:
     """Return the hashes of the positions before the first moves of games.
 
     Returns:
@@ -263,7 +263,7 @@ def _hash_games(
 
 
 def _distributions(
-    games: GamesLike, weights: Doubles, roles: Bytes, entries: Indices, starts: Indices, lowest: Bytes
+    games: MoveArrays, weights: Doubles, roles: Bytes, entries: Indices, starts: Indices, lowest: Bytes
 ) -> MergedPositions:
     """Return the distributions of the moves of R groups of positions; group r is entries[starts[r]:starts[r + 1]]."""
     representatives = entries[starts[:-1]]

@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict
+from functools import partial
 from io import FileIO
 from itertools import accumulate
 from math import prod
@@ -27,7 +28,7 @@ from kifu.datasets.examples import Batch, Dataset, Layout, concat, pack_planes, 
 from kifu.datasets.manifest import Writer, WriteReport, WrittenFile, block_checks
 from kifu.datasets.npz import HEADER_BYTES, npy_header
 from kifu.errors import FormatError, RecipeError, SourceError
-from kifu.io import AtomicDirectory, AtomicFile, open_regular, read_at, read_small
+from kifu.io import AtomicDirectory, AtomicFile, bytes_at, open_regular, read_at, read_small
 
 INDEX = "examples.json"
 """Index file of a data set that is a directory; written last."""
@@ -232,7 +233,7 @@ class Npy(Dataset):
         descriptor = self._files[name].fileno()
         for first, part in parts:
             at = HEADER_BYTES + first * row_bytes
-            self._checks[name].check_file(descriptor, at, at + len(part))
+            self._checks[name].check(partial(bytes_at, descriptor), at, at + len(part))
             while part:
                 count = read_at(descriptor, part, at)
                 if not count:
@@ -399,7 +400,7 @@ class BookNpy(Dataset):
         at = HEADER_BYTES + start * count // shape[0] * _DTYPE.itemsize
         try:
             with open_regular(path) as file:
-                self._checks[path.name].check_file(file.fileno(), at, at + count * _DTYPE.itemsize)
+                self._checks[path.name].check(partial(bytes_at, file.fileno()), at, at + count * _DTYPE.itemsize)
                 values = np.fromfile(file, _DTYPE, count, offset=at)
         except OSError as error:
             raise SourceError(f"{path} cannot be read: {error.strerror}") from None

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kifu.arrays import Array, Indices
+from kifu.arrays import Indices
 from kifu.corpus.parquet import TableWriter, open_parquet, parquet_metadata
 from kifu.corpus.schema import to_numpy
 from kifu.datasets.examples import Batch, Dataset, LabelSpec, Layout, concat, parse_layout, part_spans
@@ -77,7 +77,10 @@ class ParquetWriter(Writer):
         """Convert a batch; see `Writer.prepare`. Lists are flat, since pickles of pyarrow lose the names in them."""
         labels = [np.ascontiguousarray(batch.labels[label.name], label.np_dtype) for label in layout.labels]
         columns = [pa.array(values.reshape(-1)) for values in labels]
-        return [_binary(batch.planes, layout), *columns, pa.array(batch.game), pa.array(batch.ply)]
+        flat = np.ascontiguousarray(batch.planes, layout.plane_dtype)
+        data = [None, pa.py_buffer(flat.reshape(-1).view(np.uint8))]
+        planes = pa.FixedSizeBinaryArray.from_buffers(pa.binary(layout.packed_bytes), len(flat), data)
+        return [planes, *columns, pa.array(batch.game), pa.array(batch.ply)]
 
     def append(self, prepared: list[pa.Array]) -> None:
         """Append a prepared batch; see `Writer.append`."""
@@ -103,13 +106,6 @@ class ParquetWriter(Writer):
 def group_rows(layout: Layout) -> int:
     """Return the number of rows of a row group."""
     return max(min(_GROUP_BYTES // layout.packed_bytes, _MAX_GROUP_ROWS), 1)
-
-
-def _binary(planes: Array, layout: Layout) -> pa.FixedSizeBinaryArray:
-    flat = np.ascontiguousarray(planes, layout.plane_dtype)
-    return pa.FixedSizeBinaryArray.from_buffers(
-        pa.binary(layout.packed_bytes), len(flat), [None, pa.py_buffer(flat.reshape(-1).view(np.uint8))]
-    )
 
 
 class Parquet(Dataset):

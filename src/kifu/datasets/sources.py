@@ -244,8 +244,7 @@ class CatalogueSource(LoaderSource):
 
         with Executor() as executor:
             counts = [np.empty(0, np.int32), *executor.map(replay, range(0, len(legal), _REPLAYED))]
-        playable: Ints = np.minimum(np.concatenate(counts), legal)
-        return playable
+        return np.minimum(np.concatenate(counts), legal)
 
     @property
     def rows(self) -> pa.RecordBatch:
@@ -297,8 +296,7 @@ class CatalogueSource(LoaderSource):
 
     def cost(self, selection: EpochSelection, units: Indices) -> Indices:
         """Return the work for each unit; see `LoaderSource.cost`."""
-        plies: Indices = self.games.move_offset[units + 1] - self.games.move_offset[units]
-        return plies
+        return self.games.move_offset[units + 1] - self.games.move_offset[units]
 
     def render(self, selection: EpochSelection, units: Indices, first: int, slot_of: Slots, out: Batch) -> None:
         """Render positions; see `LoaderSource.render`."""
@@ -392,8 +390,7 @@ class DatasetSource(LoaderSource):
 
     def cost(self, selection: EpochSelection, units: Indices) -> Indices:
         """Return the work for each unit; see `LoaderSource.cost`."""
-        rows: Indices = self._start[units + 1] - self._start[units]
-        return rows
+        return self._start[units + 1] - self._start[units]
 
     def render(self, selection: EpochSelection, units: Indices, first: int, slot_of: Slots, out: Batch) -> None:
         """Render positions; see `LoaderSource.render`."""

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, Self
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from kifu.arrays import Array, Bools, Hashes, Indices, Ints
+from kifu.checksums import BlockChecks
 from kifu.config import first_invalid
 from kifu.corpus.schema import PLAYED_COLUMNS, map_distinct, move_arrays, to_numpy
 from kifu.datasets.formats import TOKENS_INDEX
@@ -28,7 +29,7 @@ from kifu.datasets.manifest import WriteReport, block_checks
 from kifu.datasets.npy import ArrayFile, open_array
 from kifu.datasets.npz import HEADER_BYTES
 from kifu.errors import FormatError, GameError, RecipeError, SourceError
-from kifu.io import AtomicDirectory, BlockChecks, read_small
+from kifu.io import AtomicDirectory, read_small
 from kifu.kernel import kernel
 from kifu.point import ERASE_BIT, MAX_SIZE, POINT_MASK, WHITE_BIT, check_size, symmetries, to_gtp
 from kifu.records.games import NO_HANDICAP, GameArrays
@@ -367,7 +368,7 @@ def _write_tokens(  # noqa: PLR0913 - kernel
     """Write the tokens of games; see `Tokenizer.encode`.
 
     Args:
-        width: Like the next six as in `kifu.records.games.MoveArrays`.
+        width: Like the next six as in `kifu.arrays.MoveArrays`.
         ends: [K] int64, receives the end of each game in `tokens`.
     """
     at = 0
@@ -570,21 +571,21 @@ def pack_tokens(data: TokenGames, games: Numbers, length: int, symmetry: Numbers
     return TokenRows(rows(tokens, tokenizer.padding), rows(position.astype(np.int32), 0), segment)
 
 
-class TokenWriter:
+class TokenWriter(ExitStack):
     """Writes a tokens@1 directory, which appears under its name when `commit` returns. A context manager."""
 
     def __init__(self, path: Path, tokenizer: Tokenizer) -> None:
         """Create the files. Raises OutputError."""
+        super().__init__()
         self._tokenizer = tokenizer
         self._end = 0
-        self._stack = ExitStack()
         with ExitStack() as stack:
             self._folder = stack.enter_context(AtomicDirectory(path, TOKENS_INDEX))
             self._files = [ArrayFile(self._folder, name, dtype, (), 0) for name, dtype in _COLUMNS.items()]
             for file in self._files:
                 stack.callback(file.discard)
             self._files[1].append(np.zeros(1, np.int64))
-            self._stack = stack.pop_all()
+            self.push(stack.pop_all())
 
     def append(self, tokens: Tokens, ends: Indices, games: Hashes) -> None:
         """Append games: the result of `Tokenizer.encode`, and the id of each game. Raises OutputError."""
@@ -611,12 +612,6 @@ class TokenWriter:
             }
         )
         return WriteReport(games, written)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self._stack.__exit__(*error)
 
 
 def is_tokens(path: Path) -> bool:
@@ -662,5 +657,5 @@ def _read_index(folder: Path) -> tuple[TokenIndex, Tokenizer]:
 def _map(path: Path, dtype: np.dtype[Any], rows: int, checks: BlockChecks) -> Array:
     with open_array(path, dtype, (rows,)) as file:
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    checks.check(lambda start, stop: memoryview(mapped)[start:stop], 0, len(mapped))
+    checks.check(lambda size, at: memoryview(mapped)[at : at + size], 0, len(mapped))
     return np.frombuffer(mapped, dtype, offset=HEADER_BYTES)

@@ -12,9 +12,9 @@ import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from itertools import chain
 from pkgutil import resolve_name
-from types import TracebackType
 from typing import Any, Self, TypeVar, cast
 
 from kifu.errors import RecipeError
@@ -104,24 +104,27 @@ class Executor:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
 
 
-def make_executor(engine: str = THREADS, jobs: int | None = None) -> Executor:
-    """Return the executor of an execution backend.
+def make_executor(
+    engine: str = THREADS, jobs: int | Executor | None = None
+) -> Executor | AbstractContextManager[Executor]:
+    """Return the executor of an execution backend, as a context.
 
     Args:
         engine: "threads", "ray" for a cluster that is started on this machine, or "ray=HOST:PORT".
-        jobs: Number of threads or of shards at a time; by default as many as there are processors.
+        jobs: Number of threads or of shards at a time, by default as many as there are processors; or an executor that
+            is in use already, whose context the caller ends.
 
     Raises:
         RecipeError: The engine is unknown, or `jobs` is below 1.
         ClusterError: The cluster does not answer or cannot do this work.
     """
+    if isinstance(jobs, Executor):
+        return nullcontext(jobs)
     if engine == THREADS:
         return Executor(jobs)
     name, _, address = engine.partition("=")

@@ -20,7 +20,7 @@ import math
 import struct
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeAlias
@@ -197,7 +197,7 @@ def _cannot_spill(folder: Path, error: OSError) -> OutputError:
     return OutputError(f"cannot spill to {folder}: {error.strerror}")
 
 
-class RangeSort:
+class RangeSort(ExitStack):
     """Groups rows by ranges of their keys: rows are added in any order, and iterated over once.
 
     Iteration yields the rows of one range after another, from the lowest keys on; within a range in the order in which
@@ -215,6 +215,7 @@ class RangeSort:
             expected: Approximate number of rows; with more of them, ranges are divided once more.
             common_bits: How many of the highest bits are equal in all keys.
         """
+        super().__init__()
         self._key, self._max_rows, self._folder, self._common_bits = key, max_rows, folder, common_bits
         self._expected = expected
         self._buffer: list[Columns] = []
@@ -228,7 +229,7 @@ class RangeSort:
         self._append(rows)
         self._rows += len(rows[self._key])
         if self._spill is None and self._rows > self._max_rows and self._common_bits < _MAX_BITS:
-            self._spill = SpillFile(self._folder)
+            self._spill = self.enter_context(SpillFile(self._folder))
             self._bits = fan_out(max(self._expected, self._rows), self._max_rows)
             earlier = self._buffer[::-1]
             self._buffer, self._bytes = [], 0
@@ -242,7 +243,6 @@ class RangeSort:
             self._write(self._spill)
 
     def _write(self, spill: SpillFile) -> None:
-        """Write the buffered rows."""
         if not self._buffer:
             return
         rows, self._bytes = concat_columns(self._buffer), 0
@@ -271,13 +271,6 @@ class RangeSort:
                         for rows in _read_piece(self._spill.file, origin, number):
                             inner.add(rows)
                     yield from inner.pieces()
-
-    def __enter__(self) -> RangeSort:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        if self._spill is not None:
-            self._spill.__exit__(*exception)
 
 
 class RangeFile(NamedTuple):

@@ -16,7 +16,6 @@ from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from textwrap import shorten
-from types import TracebackType
 from typing import Any, NamedTuple
 
 import ray
@@ -195,13 +194,11 @@ class RayExecutor(Executor):
             elif time.monotonic() > deadline:
                 raise ClusterError(f"no node of the cluster has had a processor for {_NO_NODES_TIMEOUT_S:.0f} seconds")
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         # Shards that run on write files, which the caller is about to remove. `ray.cancel` aborts this process if a
         # task happens to end at that moment (2.60.0).
         if self._pending and not self._ours:
             ends = [results.completed() for results in self._pending]
             ray.wait(ends, num_returns=len(ends), timeout=_CANCEL_TIMEOUT_S)
-        self._stack.__exit__(kind, error, trace)
-        super().__exit__(kind, error, trace)
+        self._stack.close()
+        super().__exit__()

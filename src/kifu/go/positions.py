@@ -8,9 +8,9 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from kifu.arrays import Indices
+from kifu.arrays import Indices, MoveArrays
 from kifu.errors import DropReason, GameError, IllegalMove
-from kifu.go.replay import GamesLike, legal_moves
+from kifu.go.replay import legal_moves
 from kifu.go.rules import RECORD_RULES, Rules
 from kifu.kernel import kernel
 from kifu.point import BLACK, POINT_MASK, WHITE, WHITE_BIT
@@ -48,13 +48,13 @@ class Positions:
         symmetry: [B] uint8, the symmetry of the board (`kifu.point.symmetries`) under which each is encoded.
     """
 
-    games: GamesLike
+    games: MoveArrays
     game: Indices
     ply: Indices
     symmetry: npt.NDArray[np.uint8]
 
     @classmethod
-    def of(cls, games: GamesLike, game: npt.ArrayLike, ply: npt.ArrayLike) -> Positions:
+    def of(cls, games: MoveArrays, game: npt.ArrayLike, ply: npt.ArrayLike) -> Positions:
         """Return positions as they are, under symmetry 0. Raises GameError for a ply that is out of range."""
         at, plies = np.asarray(game, np.int64), np.asarray(ply, np.int64)
         lengths = games.move_offset[at + 1] - games.move_offset[at]
@@ -63,7 +63,7 @@ class Positions:
         return cls(games, at, plies, np.zeros(len(at), np.uint8))
 
     @classmethod
-    def where(cls, games: GamesLike, mask: npt.NDArray[Any]) -> Positions:
+    def where(cls, games: MoveArrays, mask: npt.NDArray[Any]) -> Positions:
         """Return the positions before those moves, [M] of all games, for which the mask is true, under symmetry 0."""
         move = np.flatnonzero(mask)
         ends = np.searchsorted(move, games.move_offset)

@@ -13,11 +13,12 @@ Games come as flat arrays side by side; see `kifu.records.games.GameArrays` for 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from kifu.arrays import MoveArrays
 from kifu.errors import DropReason, GameError, IllegalMove
 from kifu.go.rules import (
     KO_POSITIONAL,
@@ -34,38 +35,6 @@ from kifu.go.rules import (
 from kifu.go.state import EMPTY, LAST_CAPTURED, State, clear, new_state, rebuild_chains
 from kifu.kernel import inline_kernel, kernel, writable_view
 from kifu.point import BLACK, ERASE_BIT, MAX_SIZE, NO_POINT, POINT_MASK, WHITE, WHITE_BIT
-
-
-class GamesLike(Protocol):
-    """The arrays of G games that a replay needs; `kifu.records.games.GameArrays` has them."""
-
-    @property
-    def width(self) -> npt.NDArray[np.uint8]:
-        """[G] uint8."""
-
-    @property
-    def height(self) -> npt.NDArray[np.uint8]:
-        """[G] uint8."""
-
-    @property
-    def moves(self) -> npt.NDArray[np.uint16]:
-        """[M] uint16."""
-
-    @property
-    def move_offset(self) -> npt.NDArray[np.int64]:
-        """[G + 1] int64."""
-
-    @property
-    def setup(self) -> npt.NDArray[np.uint16]:
-        """[S] uint16."""
-
-    @property
-    def setup_ply(self) -> npt.NDArray[np.uint16]:
-        """[S] uint16."""
-
-    @property
-    def setup_offset(self) -> npt.NDArray[np.int64]:
-        """[G + 1] int64."""
 
 
 class ReplayArrays(NamedTuple):
@@ -86,7 +55,7 @@ class GameMoves(NamedTuple):
     setup_ply: npt.NDArray[np.uint16]  # [S]: how many moves come before each setup entry, not decreasing
 
 
-def replay_arrays(games: GamesLike) -> ReplayArrays:
+def replay_arrays(games: MoveArrays) -> ReplayArrays:
     """Return the arrays of games as kernels take them, without copying."""
     return ReplayArrays(*(writable_view(getattr(games, name)) for name in ReplayArrays._fields))
 
@@ -208,7 +177,7 @@ def _replay(s: State, history: History, games: ReplayArrays, game_index: Any, ru
 
 
 def replay_all(
-    games: GamesLike, rules: Rules = RECORD_RULES, jobs: int = 1
+    games: MoveArrays, rules: Rules = RECORD_RULES, jobs: int = 1
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
     """Replay games of any sizes. Consecutive moves of one colour are legal.
 
@@ -314,7 +283,7 @@ def _legal_moves(  # noqa: PLR0913 - kernel
 
 
 def legal_moves(
-    games: GamesLike,
+    games: MoveArrays,
     game_index: npt.NDArray[np.int64],
     slot_of_move: npt.NDArray[np.int64],
     out: npt.NDArray[np.bool_],
@@ -350,7 +319,7 @@ def legal_moves(
     return drop, ply
 
 
-def _common_size(games: GamesLike, game_index: npt.NDArray[np.int64]) -> tuple[int, int]:
+def _common_size(games: MoveArrays, game_index: npt.NDArray[np.int64]) -> tuple[int, int]:
     """Return the width and height of some games. Raises ValueError unless all are the same."""
     sizes = {*zip(games.width[game_index].tolist(), games.height[game_index].tolist())}
     if len(sizes) != 1:
@@ -375,7 +344,7 @@ def _captured_stones(s: State, history: History, games: ReplayArrays, game_index
         replay_game(s, history, game, game.moves.shape[0], rules, ignore_setup, ignore_move, _store_captured, captured)
 
 
-def captured_stones(games: GamesLike, game_index: npt.NDArray[np.int64]) -> npt.NDArray[np.uint16]:
+def captured_stones(games: MoveArrays, game_index: npt.NDArray[np.int64]) -> npt.NDArray[np.uint16]:
     """Return how many of the opponent's stones each move captures, under `RECORD_RULES`, in games of one size.
 
     [M] uint16, by move of all games; 0 in other games, and from the first move on that cannot be played.

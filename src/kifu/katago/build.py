@@ -14,7 +14,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +22,7 @@ import pyarrow as pa
 from kifu.arrays import Floats, Indices, Ints
 from kifu.corpus.catalogue import RowShard
 from kifu.corpus.schema import game_arrays, map_distinct, to_numpy
-from kifu.datasets.manifest import Manifest
+from kifu.datasets.manifest import WriteReport
 from kifu.go.positions import Positions
 from kifu.katago.metadata import META_COLUMNS, metadata_rows
 from kifu.katago.npz import CompressedRows, KataRows, KataWriter, compress_rows, piece_end
@@ -41,8 +40,7 @@ from kifu.katago.targets import UNKNOWN_WINNER, GameSpan, TargetScratch, fill_ta
 from kifu.planes.encoder import fixed_context
 from kifu.planes.registry import KATAGO22
 from kifu.point import BLACK, WHITE
-from kifu.recipes.pipeline import BuildOptions, BuildReport, ManifestCounts, SetPlan, build_sets, row_slices
-from kifu.records.paths import Paths
+from kifu.recipes.pipeline import SetPlan, row_slices
 
 FORMAT = "katago-npz@1"
 
@@ -55,61 +53,43 @@ _PIECES = 2
 _WINNERS = {"black": BLACK, "white": WHITE, "draw": 0}
 
 
-def build_katago(
-    recipe: KatagoRecipe, sources: Paths, output: Path, options: BuildOptions
-) -> list[BuildReport[Manifest]]:
-    """Build a directory of KataGo's training files for each set, see `kifu.recipes.pipeline.build`.
+def write_rows(recipe: KatagoRecipe, plan: SetPlan) -> tuple[WriteReport, str, str]:
+    """Write a directory of KataGo's training files, see `kifu.recipes.pipeline.build_sets`.
 
     Rows are in the order of the games; shuffle.py shuffles them. Games are played twice, first to count their rows.
     """
-    return build_sets(recipe, "", _build_set, sources, output, options)
+    meta = recipe.metadata is not None
+    with KataWriter(plan.path, rows_per_file=recipe.rows_per_file, compression=recipe.compression, meta=meta) as writer:
+        shards, job = _count_rows(recipe, plan), RenderRows(recipe)
+        rows = sum(int(shard.counts.sum()) for shard in shards)
+        with plan.progress(f"building {plan.path.name}", rows, "rows") as bar:
+            for rendered in plan.executor.run(job.process, shards, job.read):
+                if isinstance(rendered, KataRows):
+                    writer.write(rendered)
+                    bar.advance(rendered.size)
+                else:
+                    for piece in rendered:
+                        writer.append(piece)
+                        bar.advance(piece.rows)
+        return writer.commit(plan.about), FORMAT, KATAGO22.name
 
 
-def _build_set(recipe: KatagoRecipe, plan: SetPlan) -> Manifest:
-    with (
-        ManifestCounts(plan.set, plan.path) as counts,
-        KataWriter(
-            plan.path,
-            rows_per_file=recipe.rows_per_file,
-            compression=recipe.compression,
-            meta=recipe.metadata is not None,
-        ) as writer,
-    ):
-        _write_rows(recipe, plan, _count_rows(recipe, plan, counts), writer)
-        written = writer.commit({"recipe": recipe.name, "title": recipe.title, "set": plan.set})
-        return counts.manifest(recipe, plan.games, plan.sources, written, FORMAT, KATAGO22.name)
-
-
-def _count_rows(recipe: KatagoRecipe, plan: SetPlan, counts: ManifestCounts) -> list[RenderShard]:
+def _count_rows(recipe: KatagoRecipe, plan: SetPlan) -> list[RenderShard]:
     job, shards, start = CountRows(recipe, plan.set), [], 0
     with plan.progress(f"counting rows of {plan.path.name}", plan.games, "games") as bar:
         for catalogue in plan.catalogues:
             rows = np.zeros(len(catalogue.catalogue), np.int32)
             for counted in plan.executor.run(job.process, catalogue.shards, job.read):
-                counts.add_dropped(counted.drops, counted.elsewhere)
-                counts.add_games(counted.member, counted.rows, counted.plies)
+                plan.counts.add(counted)
                 rows[counted.member] = counted.rows
                 bar.advance(counted.read)
-            counts.end_archive(catalogue.catalogue.path.name, catalogue.digest)
+            plan.counts.end_archive(catalogue.catalogue.path.name, catalogue.digest)
             for unit in catalogue.shards:
                 rows_of_unit = rows[unit.row : unit.row + unit.rows]
                 if rows_of_unit.any():
                     shards.append(RenderShard(unit, start, rows_of_unit))
                     start += int(rows_of_unit.sum())
     return shards
-
-
-def _write_rows(recipe: KatagoRecipe, plan: SetPlan, shards: list[RenderShard], writer: KataWriter) -> None:
-    job, rows = RenderRows(recipe), sum(int(shard.counts.sum()) for shard in shards)
-    with plan.progress(f"building {plan.path.name}", rows, "rows") as bar:
-        for rendered in plan.executor.run(job.process, shards, job.read):
-            if isinstance(rendered, KataRows):
-                writer.write(rendered)
-                bar.advance(rendered.size)
-            else:
-                for piece in rendered:
-                    writer.append(piece)
-                    bar.advance(piece.rows)
 
 
 @dataclass(frozen=True, slots=True)

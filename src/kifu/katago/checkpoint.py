@@ -138,7 +138,6 @@ class _StateDict:
         self._scaled = config.norm_kind in ("fixscale", "fixbrenorm", "fixscaleonenorm")
 
     def net(self, name: str) -> KataNetFile:
-        """Return the network file."""
         config, tip = self._config, self._state.get("norm_trunkfinal.beta")
         rms = tip is not None and tip.ndim == 1
         for _, kind in config.block_kind:

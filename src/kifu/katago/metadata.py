@@ -202,8 +202,7 @@ def _days(batch: pa.RecordBatch) -> Indices:
     months = map_distinct(batch["date_text"], _first_of_month, np.int64)
     years = to_numpy(pc.fill_null(batch["year"].cast(pa.int64()), 1970))
     of_year = (years - 1970).astype("datetime64[Y]").astype("datetime64[D]").astype(np.int64)
-    resolved: Indices = np.where(days != _NO_DAY, days, np.where(months != _NO_DAY, months, of_year))
-    return resolved
+    return np.where(days != _NO_DAY, days, np.where(months != _NO_DAY, months, of_year))
 
 
 def _first_of_month(text: str | None) -> int:

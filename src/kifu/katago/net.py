@@ -142,8 +142,7 @@ def net_file_of(net: KataNet) -> KataNetFile:
             setattr(record, field, _array(values))
         if isinstance(layer, KataBatchNorm):
             layer.store()
-    file: KataNetFile = net.file
-    return file
+    return net.file
 
 
 def _stored(layer: nn.Module) -> Iterator[tuple[Any, str, Tensor]]:
@@ -168,8 +167,7 @@ _IN_MODULE: Floats = np.empty(0, np.float32)
 
 
 def _array(values: Tensor) -> Floats:
-    array: Floats = np.ascontiguousarray(values.detach().float().numpy())
-    return array
+    return np.ascontiguousarray(values.detach().float().numpy())
 
 
 def _tensor(array: Floats) -> nn.Parameter:
@@ -373,8 +371,7 @@ def _fixed_frequencies(theta: float, size: int) -> Floats:
     pairs = half // 2
     each = (1 / np.float32(theta) ** (np.arange(half, dtype=np.float32) % max(pairs, 1) * 2 / half)).astype(np.float32)
     turns_y = np.arange(half) < pairs
-    frequencies: Floats = np.stack([np.where(turns_y, 0, each), np.where(turns_y, each, 0)], 1)[None].astype(np.float32)
-    return frequencies
+    return np.stack([np.where(turns_y, 0, each), np.where(turns_y, each, 0)], 1)[None].astype(np.float32)
 
 
 def _angles(frequencies: Tensor, height: int, width: int) -> Tensor:

@@ -7,10 +7,11 @@ import os
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -177,7 +178,7 @@ def compress_rows(rows: KataRows, compression: Compression) -> CompressedRows:
     return CompressedRows(rows.size, arrays)
 
 
-class KataWriter:
+class KataWriter(ExitStack):
     """Writes a katago-npz@1 directory, renamed into place by `commit()`. A context manager.
 
     The bytes depend on the rows and their order only, not on how calls divide them. Memory is bounded by a few pieces
@@ -204,6 +205,7 @@ class KataWriter:
         """
         if not 1 <= rows_per_file <= MAX_ROWS_PER_FILE:
             raise RecipeError(f"rows_per_file must be from 1 to {MAX_ROWS_PER_FILE:,}, got {rows_per_file:,}")
+        super().__init__()
         self.rows = 0
         self.arrays = tuple(each for each in ARRAYS if each.required or {"q": q, "meta": meta}[each.field])
         self._rows_per_file, self._compression = rows_per_file, compression
@@ -213,7 +215,8 @@ class KataWriter:
         self._members: list[NpzMember] = []
         self._rows_in_file = 0
         self._written: list[WrittenFile] = []
-        self._directory = AtomicDirectory(path, INDEX)
+        self._directory = self.enter_context(AtomicDirectory(path, INDEX))
+        self.callback(self._close_members)
         self._path = path
 
     def write(self, rows: KataRows) -> None:
@@ -269,13 +272,6 @@ class KataWriter:
         for member in self._members:
             member.close()
         self._members = []
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self._close_members()
-        self._directory.__exit__(*error)
 
 
 _MAX_OPEN_FILES = 4

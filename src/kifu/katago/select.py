@@ -19,7 +19,7 @@ from pydantic import Field, field_validator
 from kifu.arrays import Bools, Bytes, Indices, Ints
 from kifu.config import Line
 from kifu.corpus.catalogue import RowShard
-from kifu.corpus.schema import GAME_COLUMNS, drop_codes, game_arrays, map_distinct, to_numpy
+from kifu.corpus.schema import GAME_COLUMNS, game_arrays, map_distinct, to_numpy
 from kifu.datasets.global_inputs import Server
 from kifu.datasets.npz import Compression
 from kifu.errors import DropReason
@@ -31,7 +31,7 @@ from kifu.kernel import kernel
 from kifu.planes.encoder import CONTEXT_COLUMNS
 from kifu.planes.registry import KATAGO22
 from kifu.point import POINT_MASK, WHITE_BIT, parse_board
-from kifu.recipes.pipeline import RowSlice, SetJob
+from kifu.recipes.pipeline import RowSlice, SetChunk, SetJob
 from kifu.recipes.schema import SplitRecipe
 from kifu.records.games import GameArrays, ParseWarning
 
@@ -202,22 +202,6 @@ def rules_of(recipe: KatagoRecipe, batch: pa.RecordBatch) -> tuple[npt.NDArray[n
     return resolve_rules(batch["rules"], recorded_komi(batch), batch["handicap"], default, recipe.default_komi)
 
 
-class RowCounts(NamedTuple):
-    """The kept games of a slice of a catalogue, and their training rows.
-
-    Attributes:
-        member: [K] int32, the kept games, as rows of the catalogue.
-        rows: [K] int32, the number of training rows of each.
-    """
-
-    member: Ints
-    rows: Ints
-    plies: npt.NDArray[np.uint16]
-    drops: Counter[str]
-    elsewhere: int
-    read: int
-
-
 @dataclass(frozen=True)
 class CountRows(SetJob):
     """Count the training rows that games give."""
@@ -233,12 +217,13 @@ class CountRows(SetJob):
         """Yield the games of a shard."""
         return self.reader(COLUMNS, _GAMES)(shard)
 
-    def process(self, item: RowSlice) -> RowCounts:
-        """Select games, play them and count their rows."""
+    def process(self, item: RowSlice) -> SetChunk:
+        """Select games, play them and count their rows, which have no content yet."""
         games = game_arrays(item.batch)
         rules, unresolved = rules_of(self.recipe, item.batch)
         opening = scan_openings(self.recipe, games)
-        rows, drops, elsewhere = self._select(item.batch, games, unresolved, opening)
+        unfit = (*self._faults(item.batch, games, unresolved), (opening.early_pass, DropReason.EARLY_PASS))
+        rows, drops, elsewhere = self.usable_rows(item.batch, unfit)
         first, repeat = opening.first[rows], opening.repeat[rows]
         stop, drop = self._end(games, rows, first, repeat, *ENCODER.replay(games, rows, rules[rows]))
         selected = select_plies(games, rows, first)
@@ -246,7 +231,8 @@ class CountRows(SetJob):
         kept = drop == DropReason.KEPT
         has_row = kept[game] & (ply < stop[game])
         counts = np.bincount(game[has_row], minlength=len(kept))[kept]
-        return RowCounts(
+        return SetChunk(
+            content=None,
             member=(item.first + rows[kept]).astype(np.int32),
             rows=counts.astype(np.int32),
             plies=ply[has_row].astype(np.uint16),
@@ -255,49 +241,34 @@ class CountRows(SetJob):
             read=len(item.batch),
         )
 
-    def _select(
-        self, batch: pa.RecordBatch, games: GameArrays, unresolved: Bytes, opening: Opening
-    ) -> tuple[Indices, Counter[str], int]:
-        """Return the rows of the set, as far as is known before the games are played, the drops, and the other rows."""
-        ours = self.in_set(batch)
-        drop = drop_codes(batch)
-        dropped_before = drop != DropReason.KEPT
-        for reason, applies in self._faults(batch, games, unresolved):
-            drop[(drop == DropReason.KEPT) & applies] = reason
-        drop[(drop == DropReason.KEPT) & opening.early_pass] = DropReason.EARLY_PASS
-        counted = drop[(ours | dropped_before) & (drop != DropReason.KEPT)]
-        rows = np.flatnonzero(ours & (drop == DropReason.KEPT))
-        drops = Counter(DropReason(k).name for k in counted.tolist())
-        return rows, drops, int(np.count_nonzero(~ours & ~dropped_before))
-
     def _faults(
         self, batch: pa.RecordBatch, games: GameArrays, unresolved: Bytes
-    ) -> Iterator[tuple[DropReason, Bools]]:
-        """Yield the reasons to drop games, in KataGo's order, and the games that each applies to."""
+    ) -> Iterator[tuple[Bools, DropReason]]:
+        """Yield the reasons to drop games, in KataGo's order, each after the games that it applies to."""
         recipe = self.recipe
         width, height = games.width.astype(np.int64), games.height.astype(np.int64)
         points, moves = width * height, np.diff(games.move_offset)
         fits = (np.minimum(width, height) >= MIN_SIZE) & (np.maximum(width, height) <= MAX_SIZE)
         if self._boards is not None:
             fits &= np.isin(width << 8 | height, self._boards)
-        yield DropReason.WRONG_SIZE, ~fits
+        yield ~fits, DropReason.WRONG_SIZE
         if recipe.handicap:
             known = batch["handicap"].is_valid().to_numpy(zero_copy_only=False)
-            yield DropReason.BAD_HANDICAP, games.warnings & ParseWarning.HANDICAP_TEXT != 0
+            yield games.warnings & ParseWarning.HANDICAP_TEXT != 0, DropReason.BAD_HANDICAP
             large = (games.handicap < 0) | (games.handicap > np.floor(np.sqrt(points) / 2))
-            yield DropReason.HANDICAP_LARGE, known & large
-        yield DropReason.RULES_UNKNOWN, unresolved == DropReason.RULES_UNKNOWN
-        yield DropReason.KOMI_UNKNOWN, unresolved == DropReason.KOMI_UNKNOWN
+            yield known & large, DropReason.HANDICAP_LARGE
+        yield unresolved == DropReason.RULES_UNKNOWN, DropReason.RULES_UNKNOWN
+        yield unresolved == DropReason.KOMI_UNKNOWN, DropReason.KOMI_UNKNOWN
         max_moves = recipe.max_moves if isinstance(recipe.max_moves, int) else 1.5 * points + 40
-        yield DropReason.TOO_LONG, moves > max_moves
+        yield moves > max_moves, DropReason.TOO_LONG
         if recipe.results == "any":
             return
         has_text = batch["result_text"].is_valid().to_numpy(zero_copy_only=False)
         winner = batch["winner"].is_valid().to_numpy(zero_copy_only=False)
         ending = map_distinct(batch["ending"], lambda e: e == "unknown", np.bool_)
         unparsed = has_text & ending & ~winner & ~_is_question_mark(batch)
-        yield DropReason.UNFINISHED, ~winner if recipe.results == "known" else unparsed
-        yield DropReason.HUGE_SCORE, to_numpy(batch["margin"].fill_null(0)) >= points
+        yield ~winner if recipe.results == "known" else unparsed, DropReason.UNFINISHED
+        yield to_numpy(batch["margin"].fill_null(0)) >= points, DropReason.HUGE_SCORE
 
     def _end(
         self, games: GameArrays, rows: Indices, first: Ints, repeat: Ints, drop: Bytes, ply: Ints

@@ -166,8 +166,7 @@ def key_columns(key: Hashes) -> Floats:
     """Return columns 41 to 46, [N, 6] float32: each key and a hash of it, in pieces that float32 holds exactly."""
     words = np.stack([key, mix_words(key ^ _HASH_SALT)], 1)
     pieces = [words & 0x3FFFFF, words >> np.uint64(22) & np.uint64(0x3FFFFF), words >> np.uint64(44)]
-    columns: Floats = np.stack(pieces, 2).reshape(len(key), 6).astype(np.float32)
-    return columns
+    return np.stack(pieces, 2).reshape(len(key), 6).astype(np.float32)
 
 
 def _fill_constants(out: Targets, key: Hashes, ply: Ints) -> None:

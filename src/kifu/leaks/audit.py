@@ -491,18 +491,6 @@ def split_key(key: Indices) -> tuple[Indices, Indices]:
     return (key >> 32) - 1, (key & 0xFFFFFFFF) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class _BucketRows:
-    """Positions of one set within a bucket: hashes [N] uint64, band [N] uint8, game [N] int32."""
-
-    hashes: Hashes
-    band: npt.NDArray[np.uint8]
-    game: npt.NDArray[np.int32]
-
-    def __getitem__(self, chosen: npt.NDArray[np.bool_]) -> _BucketRows:
-        return _BucketRows(self.hashes[chosen], self.band[chosen], self.game[chosen])
-
-
 def find_overlaps(
     sets: Sequence[AuditSet], executor: Executor, bar: Progress, rows: int = ROWS
 ) -> tuple[list[int], dict[tuple[int, int], Overlap]]:
@@ -543,16 +531,20 @@ def _columns(block: PositionHashes, number: int) -> Columns:
     return {_HASHES: mix_words(block.hashes), "band": band, "game": block.game, "set": set_index}
 
 
-def _by_set(columns: Columns, sets: int) -> list[_BucketRows]:
+def _by_set(columns: Columns, sets: int) -> list[Columns]:
     """Divide a bucket by set. Empties `columns`, so that each column is in memory once."""
     masks = [columns["set"] == number for number in range(sets)]
-    parts = ([values[mask] for mask in masks] for values in map(columns.pop, (_HASHES, "band", "game")))
-    return [_BucketRows(*part) for part in zip(*parts)]
+    parts: list[Columns] = [{} for _ in masks]
+    for name in (_HASHES, "band", "game"):
+        values = columns.pop(name)
+        for part, mask in zip(parts, masks):
+            part[name] = values[mask]
+    return parts
 
 
-def _compare(parts: list[_BucketRows], overlaps: dict[tuple[int, int], Overlap]) -> None:
+def _compare(parts: list[Columns], overlaps: dict[tuple[int, int], Overlap]) -> None:
     """Add what the sets share within a bucket to the overlaps."""
-    merged = np.concatenate([_distinct(part.hashes.copy()) for part in parts])
+    merged = np.concatenate([_distinct(part[_HASHES].copy()) for part in parts])
     merged.sort()
     common = _distinct(merged[1:][merged[1:] == merged[:-1]])
     del merged
@@ -562,15 +554,15 @@ def _compare(parts: list[_BucketRows], overlaps: dict[tuple[int, int], Overlap])
         overlap.distinct += _by_band(shared_rows[a].band_of[in_both])
         for side, (one, other) in enumerate(((shared_rows[a], shared_rows[b]), (shared_rows[b], shared_rows[a]))):
             shared = other.present[one.at]
-            overlap.rows[side] += _by_band(one.rows.band[shared])
-            late = shared & (one.rows.band >= LATE)
-            games = one.rows.game[late].astype(np.int64), other.first[one.at[late]].astype(np.int64)
+            overlap.rows[side] += _by_band(one.band[shared])
+            late = shared & (one.band >= LATE)
+            games = one.game[late].astype(np.int64), other.first[one.at[late]].astype(np.int64)
             _add_pairs(overlap, side, pair_key(games[side], games[1 - side]))
 
 
 @dataclass(frozen=True, slots=True)
 class _SharedRows:
-    """The rows of one set whose hash is one of the C common hashes.
+    """The N rows of one set whose hash is one of the C common hashes.
 
     Attributes:
         at: [N] int64, the index of the common hash of each.
@@ -579,23 +571,23 @@ class _SharedRows:
         first: [C] int32, the first game with it.
     """
 
-    rows: _BucketRows
+    band: npt.NDArray[np.uint8]
+    game: npt.NDArray[np.int32]
     at: Indices
     present: npt.NDArray[np.bool_]
     band_of: npt.NDArray[np.uint8]
     first: npt.NDArray[np.int32]
 
     @classmethod
-    def select(cls, part: _BucketRows, common: Hashes) -> _SharedRows:
-        index, hit = _find(part.hashes, common)
-        at = index[hit]
-        rows = part[hit]
+    def select(cls, part: Columns, common: Hashes) -> _SharedRows:
+        index, hit = _find(part[_HASHES], common)
+        at, band, game = index[hit], part["band"][hit], part["game"][hit]
         present = np.zeros(len(common), np.bool_)
         band_of = np.zeros(len(common), np.uint8)
         first = np.full(len(common), -1, np.int32)
-        present[at], band_of[at] = True, rows.band
-        first[at[::-1]] = rows.game[::-1]  # of several values for one index, NumPy keeps the last
-        return cls(rows, at, present, band_of, first)
+        present[at], band_of[at] = True, band
+        first[at[::-1]] = game[::-1]  # of several values for one index, NumPy keeps the last
+        return cls(band, game, at, present, band_of, first)
 
 
 def _find(hashes: Hashes, common: Hashes) -> tuple[Indices, npt.NDArray[np.bool_]]:

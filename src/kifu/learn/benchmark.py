@@ -125,20 +125,17 @@ def load_set(name: str) -> BenchmarkSet:
 
 @cache
 def _reserved_openings() -> Hashes:
-    openings: Hashes = np.unique(np.concatenate([load_set(name).keys()[:, 1] for name in set_names()]))
-    return openings
+    return np.unique(np.concatenate([load_set(name).keys()[:, 1] for name in set_names()]))
 
 
 @cache
 def _reserved_accounts() -> Hashes:
-    accounts: Hashes = np.unique(np.concatenate([load_set(name).movers() for name in set_names()]))
-    return accounts
+    return np.unique(np.concatenate([load_set(name).movers() for name in set_names()]))
 
 
 def has_reserved_account(names: pa.Array) -> npt.NDArray[np.bool_]:
     """Return [G] whose moves must not be trained on: those of accounts whose moves a benchmark set predicts."""
-    reserved: npt.NDArray[np.bool_] = np.isin(hash_accounts(names), _reserved_accounts())
-    return reserved
+    return np.isin(hash_accounts(names), _reserved_accounts())
 
 
 def is_reserved(opening: Hashes) -> npt.NDArray[np.bool_]:
@@ -147,8 +144,7 @@ def is_reserved(opening: Hashes) -> npt.NDArray[np.bool_]:
     Args:
         opening: [G] opening hashes; equal games, also under symmetry and truncated after the opening, share one.
     """
-    reserved: npt.NDArray[np.bool_] = np.isin(opening, _reserved_openings())
-    return reserved
+    return np.isin(opening, _reserved_openings())
 
 
 def benchmark(
@@ -179,7 +175,8 @@ def benchmark(
     entrants = _open(nets, symmetries)
     paths = as_list(sources)
     rows = _read_rows(paths, benchmark_sets, jobs)
-    parts = [(benchmark_set, _rows_of(rows, benchmark_set)) for benchmark_set in benchmark_sets]
+    canonical = to_numpy(rows["canonical"])
+    parts = [(each, rows.filter(pa.array(np.isin(canonical, each.keys()[:, 0])))) for each in benchmark_sets]
     if not any(len(part) for _, part in parts):
         names = ", ".join(str(as_path(path)) for path in paths)[:200]
         raise SourceError(f"{names} holds no game of {', '.join(each.name for each in benchmark_sets)}")
@@ -223,10 +220,6 @@ def _read_rows(
     order = np.lexsort((to_numpy(rows["id"]), canonical))
     _, first = np.unique(canonical[order], return_index=True)
     return rows.take(pa.array(order[first]))
-
-
-def _rows_of(rows: pa.RecordBatch, benchmark_set: BenchmarkSet) -> pa.RecordBatch:
-    return rows.filter(pa.array(np.isin(to_numpy(rows["canonical"]), benchmark_set.keys()[:, 0])))
 
 
 def fixed_positions(rows: pa.RecordBatch, accounts: Hashes | None = None) -> NetPositions:

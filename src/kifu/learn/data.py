@@ -312,11 +312,6 @@ _PREFETCH = 8
 """Batches that are prepared in advance for a GPU."""
 
 
-def loader_config(recipe: TrainingRecipe) -> LoaderConfig:
-    """Return the options of the loader of a run on one process."""
-    return LoaderConfig(seed=recipe.seed, window=recipe.window, augment=recipe.augment, drop_last=True)
-
-
 def count_training_draws(
     recipe: TrainingRecipe, sources: Paths, validate: Paths, epoch: int, jobs: int | None = None
 ) -> Draws:
@@ -376,10 +371,12 @@ class TrainingData(IterableDataset):  # type: ignore[misc]  # torch may not be i
 
     def _train_loader(self, source: CatalogueSource) -> Loader:
         """Return a loader of full batches for this process, at the start of the run."""
-        config = replace(
-            loader_config(self.recipe), process_index=self.process_index, world_size=self.world_size, jobs=self._cores
-        )
-        return self._loader(source, self.recipe.batch_size // self.world_size, config)
+        recipe = self.recipe
+        config = LoaderConfig(
+            seed=recipe.seed, window=recipe.window, augment=recipe.augment, drop_last=True,
+            process_index=self.process_index, world_size=self.world_size, jobs=self._cores,
+        )  # fmt: skip
+        return self._loader(source, recipe.batch_size // self.world_size, config)
 
     @cached_property
     def _start(self) -> Loader:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kifu.arrays import Indices
+from kifu.checksums import add_checksum
 from kifu.corpus.schema import to_numpy
 from kifu.corpus.stats import BANDS, rank_bands
 from kifu.datasets.examples import UNKNOWN
@@ -28,7 +29,7 @@ from kifu.errors import RecipeError, SourceError
 from kifu.execution.executor import count_jobs
 from kifu.go.board import Board
 from kifu.go.replay import captured_stones
-from kifu.io import add_checksum, utf8_name, write_output
+from kifu.io import utf8_name, write_output
 from kifu.learn import MIX_SUFFIX
 from kifu.learn.evaluation import Evaluation, join
 from kifu.learn.inference import Net, common_board, replay_planes, set_server, unique_names
@@ -277,7 +278,9 @@ def evaluate(
         options = replace(options, precision=supported_precision("bfloat16", default_device()))
     opened = _open([nets] if isinstance(nets, str | os.PathLike | Net) else nets, options)
     board = common_board(opened, options.board)
-    _check_passes(opened, options)
+    for net in opened:
+        if options.passes and not net.passes:
+            raise RecipeError(f"net {net.name} does not predict passes; positions before a pass cannot be included")
     source, positions, trained_on = _select_positions(opened, sources, board, options, jobs)
     with progress("evaluating", len(positions) * len(opened), "positions") as bar:
         scores = [
@@ -425,12 +428,6 @@ def _summarize(
         )
         for name, net, known, moves, groups in zip(unique_names(nets), nets, trained_on, scores, by)
     )
-
-
-def _check_passes(nets: Sequence[Net], options: EvalOptions) -> None:
-    for net in nets:
-        if options.passes and not net.passes:
-            raise RecipeError(f"net {net.name} does not predict passes; positions before a pass cannot be included")
 
 
 def _handle_overlap(

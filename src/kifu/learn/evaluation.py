@@ -21,8 +21,7 @@ def log_softmax(policy: npt.NDArray[Any], legal: npt.NDArray[np.bool_] | None) -
     largest = policy.max(-1, keepdims=True)
     shifted = policy - np.where(np.isneginf(largest), 0, largest)  # where no move is legal
     total = np.exp(shifted).sum(-1, keepdims=True)
-    log_probs: npt.NDArray[Any] = shifted - np.log(np.where(total, total, 1))
-    return log_probs
+    return shifted - np.log(np.where(total, total, 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +65,12 @@ class Evaluation:
     @property
     def policy(self) -> Floats:
         """[B, moves] float32, probabilities that sum to 1, or are all 0 without a legal move."""
-        policy: Floats = np.exp(self.log_probs)
-        return policy
+        return np.exp(self.log_probs)
 
     @property
     def legal(self) -> npt.NDArray[np.bool_]:
         """[B, moves] bool, the allowed moves, also those whose probability is too small for float32."""
-        legal: npt.NDArray[np.bool_] = ~np.isneginf(self.log_probs)
-        return legal
+        return ~np.isneginf(self.log_probs)
 
     def seen_from(self, colour: int) -> Evaluation:
         """Return value, ownership and score from the view of BLACK or WHITE; the policy is that of the side to move."""

@@ -7,10 +7,11 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from kifu.arrays import MoveArrays
 from kifu.datasets.global_inputs import Conditions, Imitated, encode_inputs
 from kifu.errors import DropReason
 from kifu.go.board import EMPTY, Board
-from kifu.go.replay import GameMoves, GamesLike
+from kifu.go.replay import GameMoves
 from kifu.go.rules import RECORD_RULES, Rules
 from kifu.katago.inputs import ILLEGAL_MOVES
 from kifu.katago.metadata import BOARD_INPUT
@@ -91,7 +92,7 @@ def rules_and_komi(conditions: Conditions, game: int, rules: Rules) -> tuple[Kat
     return kata_rules, float(np.clip(round(2 * (usual if np.isnan(komi) else komi)) / 2, -_MAX_KOMI, _MAX_KOMI))
 
 
-def game_at(games: GamesLike, g: int) -> tuple[GameMoves, tuple[int, int]]:
+def game_at(games: MoveArrays, g: int) -> tuple[GameMoves, tuple[int, int]]:
     """Return the moves and setup of a game, and the size of its board."""
     moves = games.moves[games.move_offset[g] : games.move_offset[g + 1]]
     setup = slice(int(games.setup_offset[g]), int(games.setup_offset[g + 1]))

@@ -55,8 +55,7 @@ def pool(log_probs: Sequence[Floats32], weights: Floats) -> Floats32:
     """
     allowed = np.all([np.isfinite(each) for each in log_probs], 0)
     logits = np.sum([np.where(allowed, each, 0) * weights[:, [k]] for k, each in enumerate(log_probs)], 0)
-    pooled: Floats32 = log_softmax(logits, allowed).astype(np.float32)
-    return pooled
+    return log_softmax(logits, allowed).astype(np.float32)
 
 
 def complete_passes(log_probs: Sequence[Floats32]) -> list[Floats32]:

@@ -23,9 +23,10 @@ import numpy.typing as npt
 from blake3 import blake3
 from pydantic import Field, ValidationError, model_validator
 
+from kifu.checksums import CHECKSUM_KEY, is_intact
 from kifu.config import Line, StrictModel, first_invalid
 from kifu.errors import FormatError, first_line, missing_extras
-from kifu.io import CHECKSUM_KEY, is_intact, open_regular
+from kifu.io import open_regular
 from kifu.learn import MIX_SUFFIX, Heads
 from kifu.planes.registry import KATAGO22
 

@@ -10,16 +10,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kifu.arrays import Bools, Indices
+from kifu.arrays import Bools, Indices, MoveArrays
 from kifu.corpus.schema import game_arrays, to_numpy
 from kifu.datasets.global_inputs import Conditions
 from kifu.datasets.sources import CatalogueSource
 from kifu.errors import FormatError, GameError, IllegalMove, KifuError
 from kifu.go.positions import Positions
-from kifu.go.replay import GamesLike
 from kifu.point import BLACK, POINT_MASK, WHITE, WHITE_BIT, check_size
 from kifu.records.game import Game
-from kifu.records.games import MoveArrays
 
 Words = npt.NDArray[np.uint16]
 
@@ -50,7 +48,7 @@ class NetPositions(Positions):
 
     @classmethod
     def at(
-        cls, games: GamesLike, game: npt.ArrayLike, ply: npt.ArrayLike, conditions: Conditions,
+        cls, games: MoveArrays, game: npt.ArrayLike, ply: npt.ArrayLike, conditions: Conditions,
         rows: pa.RecordBatch | None = None,
     ) -> NetPositions:  # fmt: skip
         """Return positions of games, each given by its game and the number of moves before it."""
@@ -108,8 +106,7 @@ class NetPositions(Positions):
         assert self.rows is not None
         names = pa.chunked_array([self.rows["black"], self.rows["white"]]).combine_chunks().dictionary_encode()
         code = to_numpy(pc.fill_null(names.indices, -1)).reshape(2, -1)[white.astype(np.int64), self.game]
-        account: Indices = np.unique(np.where(code < 0, -1 - self.game, code), return_inverse=True)[1]
-        return account
+        return np.unique(np.where(code < 0, -1 - self.game, code), return_inverse=True)[1]
 
     def explain(self, error: IllegalMove) -> KifuError:
         """Return the error, or for rows of a catalogue, which are then damaged, a FormatError that names the game."""

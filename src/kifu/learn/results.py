@@ -34,7 +34,6 @@ class _Model(StrictModel):
         return self.model_dump(mode="json")
 
     def to_json(self) -> str:
-        """Return the fields as JSON."""
         return json_text(self.to_dict())
 
 

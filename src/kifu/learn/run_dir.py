@@ -16,18 +16,10 @@ from typing import Annotated, Any, Literal
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from kifu.checksums import add_checksum
 from kifu.config import STRICT, Line, StrictModel
 from kifu.errors import FormatError, OutputError, first_line
-from kifu.io import (
-    add_checksum,
-    append_to,
-    cannot_write,
-    make_folder,
-    read_small,
-    require_no_link,
-    was_changed,
-    write_file,
-)
+from kifu.io import append_to, cannot_write, make_folder, read_small, require_no_link, was_changed, write_file
 from kifu.katago.checkpoint import load_torch_file
 from kifu.learn import BEST, ONNX_SUFFIX, SUFFIX
 from kifu.learn.loss import HEADS, SUMS

@@ -10,8 +10,9 @@ import numpy.typing as npt
 import torch
 from safetensors.torch import save
 
+from kifu.checksums import room_for_checksum, with_checksum
 from kifu.errors import FormatError, KifuError, RecipeError
-from kifu.io import room_for_checksum, with_checksum, write_file
+from kifu.io import write_file
 from kifu.katago.net_file import KataNetFile, parse_structure
 from kifu.learn.inference import Net
 from kifu.learn.net_format import METADATA_KEY, NetMetadata, kata_metadata, open_net_file, parse_metadata

@@ -23,11 +23,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kifu.arrays import Array, Bytes, Floats, Hashes, Indices, Ints
+from kifu.arrays import Array, Bytes, Floats, Hashes, Indices, Ints, MoveArrays
 from kifu.corpus.schema import to_numpy
 from kifu.errors import DropReason, GameError, IllegalMove, RecipeError
 from kifu.go.positions import Positions
-from kifu.go.replay import GameMoves, GamesLike, ReplayArrays, colour_of, game_moves, replay_arrays, set_up
+from kifu.go.replay import GameMoves, ReplayArrays, colour_of, game_moves, replay_arrays, set_up
 from kifu.go.rules import RECORD_RULES, History, make_move, new_history
 from kifu.go.state import ONE, ZERO, State, clear, has_chain_without_liberties, last_point
 from kifu.kernel import inline_kernel, kernel
@@ -230,7 +230,7 @@ class FrameEncoder(ABC):
 
     def replay(
         self,
-        games: GamesLike,
+        games: MoveArrays,
         rows: Indices,
         context: Array,
         symmetry: Bytes | None = None,
@@ -328,7 +328,7 @@ class FrameEncoder(ABC):
 
     def _plan(
         self,
-        games: GamesLike,
+        games: MoveArrays,
         index: Indices,
         symmetry: Bytes,
         slot_of_move: Indices,

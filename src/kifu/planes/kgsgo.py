@@ -14,10 +14,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kifu.arrays import Bools, Bytes, Hashes, Indices, Ints
+from kifu.arrays import Bools, Bytes, Hashes, Ints
 from kifu.errors import DropReason, GameError
+from kifu.go.replay import ReplayArrays, replay_arrays
 from kifu.go.state import EMPTY, LAST_CAPTURED, LAST_POINT, SUICIDE_LEFT, ZERO, State, bit, clear, new_state, play
-from kifu.kernel import inline_kernel, kernel, writable_view
+from kifu.kernel import inline_kernel, kernel
 from kifu.planes import packing
 from kifu.point import BLACK, POINT_MASK, to_bottom_row
 from kifu.records.game import Game
@@ -36,18 +37,6 @@ _SETUP_TWICE = int(DropReason.SETUP_TWICE)
 _BOARD_PLANE = np.uint64(0x8080808080808080)
 
 
-class KgsgoGames(NamedTuple):
-    """The arrays of G games of 19 x 19; see `kifu.records.games.GameArrays`."""
-
-    moves: npt.NDArray[np.uint16]
-    move_offset: Indices
-    setup: npt.NDArray[np.uint16]
-    setup_offset: Indices
-    root_setup: npt.NDArray[np.uint16]
-    # [G]: whether the root's setup stones are placed and the first move becomes an example
-    handicap: Bools
-
-
 class RecordBuffers(NamedTuple):
     """The output of `write_records` for K games of M moves in all, without initial values."""
 
@@ -60,10 +49,12 @@ class RecordBuffers(NamedTuple):
 Tables = tuple[npt.NDArray[np.uint16], Hashes, Hashes]
 
 
-def kgsgo_games(games: Any, handicap: Bools) -> KgsgoGames:
-    """Return the arrays of games (`kifu.records.games.MoveArrays`) as `write_records` takes them."""
-    arrays = {name: writable_view(getattr(games, name)) for name in KgsgoGames._fields if name != "handicap"}
-    return KgsgoGames(**arrays, handicap=handicap)
+def placed_stones(root_setup: npt.NDArray[np.uint16], handicap: Bools) -> Ints:
+    """Return how many of the root's setup stones are placed, [G]; -1 for games whose first move is no example, either.
+
+    handicap: [G], see `has_handicap`.
+    """
+    return np.where(handicap, root_setup.astype(np.int32), np.int32(-1))
 
 
 def new_tables() -> Tables:
@@ -151,14 +142,14 @@ def _place_handicap(s: State, setup: Any, start: Any, stop: Any, flip: Any) -> A
 
 
 @inline_kernel
-def _one_game(
-    s: State, games: KgsgoGames, g: Any, layout: Any, tables: Any, buffers: RecordBuffers, at: Any, row: Any
-) -> Any:
+def _one_game(  # noqa: PLR0913 - kernel
+    s: State, games: ReplayArrays, g: Any, started: Any, layout: Any, tables: Any, buffers: RecordBuffers, at: Any,
+    row: Any
+) -> Any:  # fmt: skip
     """Write the examples of game g from byte `at`, their plies from `row`; return (reason, next byte, next row)."""
     flip, spread, ko = tables
     out = buffers.records
     first = games.move_offset[g]
-    started = games.handicap[g]
     suicides = False
     for i in range(first, games.move_offset[g + 1]):
         point = games.moves[i] & POINT_MASK
@@ -198,12 +189,12 @@ def _one_game(
 
 @kernel
 def write_records(
-    s: State, games: KgsgoGames, game_index: Any, layout: Any, tables: Any, buffers: RecordBuffers
+    s: State, games: ReplayArrays, placed: Any, game_index: Any, layout: Any, tables: Any, buffers: RecordBuffers
 ) -> Any:
     """Write the records of some games, one game after another, and return their number.
 
-    s: a board of 19 x 19; game_index: [K] int64, the games; layout: V1 or V2; tables: from `new_tables`; buffers:
-    filled. A dropped game leaves no records.
+    s: a board of 19 x 19; placed: from `placed_stones`; game_index: [K] int64, the games; layout: V1 or V2; tables:
+    from `new_tables`; buffers: filled. A dropped game leaves no records.
     """
     at = 0
     row = 0
@@ -212,11 +203,11 @@ def write_records(
         first_byte, first_row = at, row
         why = _KEPT
         clear(s)
-        if games.handicap[g]:
+        if placed[g] >= 0:
             start = games.setup_offset[g]
-            why = _place_handicap(s, games.setup, start, start + games.root_setup[g], tables[0])
+            why = _place_handicap(s, games.setup, start, start + placed[g], tables[0])
         if why == _KEPT:
-            why, at, row = _one_game(s, games, g, layout, tables, buffers, at, row)
+            why, at, row = _one_game(s, games, g, placed[g] >= 0, layout, tables, buffers, at, row)
         if why != _KEPT:
             at, row = first_byte, first_row
         buffers.drop[j] = why
@@ -271,9 +262,9 @@ def encode_game(game: Game, layout: int) -> tuple[packing.Planes, packing.Labels
     record, unpack = (packing.DAT1, packing.unpack_dat1) if layout == V1 else (packing.DAT2, packing.unpack_dat2)
     records, drop = np.empty(plies * record.itemsize, np.uint8), np.empty(1, np.uint8)
     buffers = RecordBuffers(records, np.empty(plies, np.uint16), drop, np.empty(1, np.int32))
-    games = kgsgo_games(game.arrays(), has_handicap(handicap))
-    state = new_state(SIZE, SIZE)
-    total = write_records(state, games, np.zeros(1, np.int64), layout, new_tables(), buffers)
+    games, state = game.arrays(), new_state(SIZE, SIZE)
+    placed = placed_stones(games.root_setup, has_handicap(handicap))
+    total = write_records(state, replay_arrays(games), placed, np.zeros(1, np.int64), layout, new_tables(), buffers)
     _check_usable(drop)
     planes = np.empty((total, 8 if layout == V1 else 7, SIZE, SIZE), np.uint8)
     labels = np.empty(total, np.int32)

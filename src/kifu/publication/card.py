@@ -24,7 +24,7 @@ from kifu.corpus.duplicates import find_clusters
 from kifu.corpus.ingest import IngestReport
 from kifu.corpus.stats import BANDS, OTHERS, PEOPLE, UNKNOWN, stats
 from kifu.errors import DropReason, printable
-from kifu.execution.executor import THREADS, make_executor
+from kifu.execution.executor import Executor
 from kifu.leaks.audit import audit
 from kifu.leaks.report import LATE
 from kifu.progress import ProgressFactory
@@ -88,7 +88,7 @@ class SetCounts:
                 self.splits.append((games, sum(each.files.values()), drops))
                 continue
             report = IngestReport()
-            columns = ("drop", "n_legal", "place", "archive")
+            columns = ("drop", "n_legal", "repairs", "place", "archive")
             for batch in open_catalogue(each.path).batches(columns, size=1 << 16):
                 report.add(batch)
                 self._add(batch.filter(batch["drop"].is_null()))
@@ -173,7 +173,7 @@ def find_duplicates(sets: Sequence[InputSet], jobs: int | None) -> list[Duplicat
     """Return the duplicates among the kept games of catalogues, by pairs of splits that have some."""
     if sets[0].layout is not None:
         return []
-    with make_executor(THREADS, jobs) as executor:
+    with Executor(jobs) as executor:
         clusters = find_clusters([each.path for each in sets], executor)
     duplicate = clusters.relation != DropReason.KEPT
     counts = np.zeros((len(sets), len(sets), 2), np.int64)

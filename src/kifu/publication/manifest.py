@@ -290,13 +290,9 @@ def _expand(path: Path) -> list[Path]:
     if not path.is_dir() or has_index(path):
         return [path]
     files = sorted(path.glob("*.parquet"))
-    examples = [file for file in files if _is_examples(file)]
+    formats = map(detect_format, files)
+    examples = [file for file, format in zip(files, formats) if format is not None and format.name == EXAMPLES]
     return examples or files or [path]
-
-
-def _is_examples(path: Path) -> bool:
-    found = detect_format(path)
-    return found is not None and found.name == EXAMPLES
 
 
 def _open(path: Path, name: str | None = None) -> InputSet:

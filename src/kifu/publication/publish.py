@@ -160,7 +160,9 @@ def publish(  # noqa: PLR0913 - options
         raise RecipeError(f"{previous} is {earlier.kind}, but {inputs[0].path} is {inputs[0].kind}")
     given: dict[str, Any] = {"title": title or utf8_name(output.resolve().name), "licence": licence}
     given |= {"author": author, "url": url, "doi": doi, "kifu": importlib.metadata.version("kifu")}
-    present = _published(output)
+    present = None
+    with contextlib.suppress(FormatError):
+        present = read_publication(output)
     is_same = present is not None and _is_made_from(present, given, inputs, earlier, date, version)
     if keep_output(output, overwrite, own=present is not None, same=is_same):
         assert present is not None
@@ -179,12 +181,6 @@ def publish(  # noqa: PLR0913 - options
         sums["croissant.json"] = _write(folder, "croissant.json", render_croissant(publication))
         _commit(folder, publication, sums)
     return publication
-
-
-def _published(folder: Path) -> Publication | None:
-    with contextlib.suppress(FormatError):
-        return read_publication(folder)
-    return None
 
 
 def _is_made_from(

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,8 +28,8 @@ from kifu.datasets.examples import Batch, GameRuns, Layout
 from kifu.datasets.filter import mark_positions
 from kifu.datasets.formats import find_writer, open_writer
 from kifu.datasets.labels import ENCODED_LABELS, label_columns, label_values
-from kifu.datasets.manifest import Manifest, Writer
-from kifu.datasets.tokens import FORMAT, Tokenizer, Tokens, TokenWriter
+from kifu.datasets.manifest import Writer, WriteReport
+from kifu.datasets.tokens import FORMAT, Tokenizer, TokenWriter
 from kifu.errors import DropReason
 from kifu.execution.range_sort import (
     Columns,
@@ -46,17 +46,8 @@ from kifu.execution.range_sort import (
 from kifu.go.positions import Positions
 from kifu.planes.encoder import CONTEXT_COLUMNS, FrameEncoder
 from kifu.progress import Progress
-from kifu.recipes.pipeline import (
-    BuildOptions,
-    BuildReport,
-    ManifestCounts,
-    RowSlice,
-    SetJob,
-    SetPlan,
-    build_sets,
-)
+from kifu.recipes.pipeline import RowSlice, SetChunk, SetJob, SetPlan
 from kifu.recipes.schema import ExamplesRecipe, TokensRecipe
-from kifu.records.paths import Paths
 
 CHUNK_BYTES = 4 << 20
 """Packed planes that are rendered at once, about."""
@@ -87,21 +78,6 @@ _DRAW_SALT = np.uint64(0x6B69667564726177)
 
 _COLUMNS = (*GAME_COLUMNS, *CONTEXT_COLUMNS, "id", "archive", "member", "index")
 """Columns that all examples need."""
-
-
-class _ExampleChunk(NamedTuple):
-    content: Any  # a `Batch`, or what the writer prepared from it
-    keys: Hashes  # [B] uint64, the keys to sort by
-    member: npt.NDArray[np.int32]  # [K]: rows of the catalogue with examples
-    rows: npt.NDArray[np.int32]  # [K]: the number of examples of each
-    plies: npt.NDArray[np.uint16]  # [B]: of all examples
-    drops: Counter[str]
-    elsewhere: int
-
-    def columns(self) -> Columns:
-        """Return the columns of the `Batch` and its keys."""
-        columns: Columns = self.content.columns()
-        return columns | {KEYS: self.keys}
 
 
 @dataclass(frozen=True)
@@ -152,8 +128,8 @@ class _ExampleJob(SetJob):
     def count(self, item: RowSlice) -> int:
         return len(self._select(item.batch)[0])
 
-    def render(self, item: RowSlice) -> _ExampleChunk:
-        """Render the examples of a slice; those in corpus order are prepared for the writer of the format."""
+    def render(self, item: RowSlice) -> SetChunk:
+        """Render the examples of a slice: prepared for the writer in corpus order, else as columns with their keys."""
         batch = item.batch
         positions, keys, rows, drops, elsewhere = self._select(batch)
         encoded = self.encoder.encode(positions, self.encoder.context_of(batch))
@@ -169,12 +145,12 @@ class _ExampleJob(SetJob):
             rows = rows[drop[rows] == DropReason.KEPT]
             content, game, keys = content.take(stays), game[stays], keys[stays]
         counts = np.bincount(game, minlength=len(batch))[rows]
-        prepared: Any = content
+        prepared: Any = content.columns() | {KEYS: keys}
         if self.recipe.order == "corpus":
-            prepared = self.writer.prepare(content.with_runs(_runs(batch, rows, counts)), self.layout)
-        return _ExampleChunk(
-            prepared, keys, (item.first + rows).astype(np.int32), counts.astype(np.int32),
-            content.ply.astype(np.uint16), drops, elsewhere,
+            prepared = self.writer.prepare(replace(content, runs=_runs(batch, rows, counts)), self.layout)
+        return SetChunk(
+            prepared, (item.first + rows).astype(np.int32), counts.astype(np.int32), content.ply.astype(np.uint16),
+            drops, elsewhere, len(batch),
         )  # fmt: skip
 
     def divide(self, folder: Path, bits: int, item: RowSlice) -> tuple[RangeFile | None, Counter[str], int]:
@@ -183,14 +159,14 @@ class _ExampleJob(SetJob):
         bits: number of highest bits of the key that determine the range.
 
         Returns:
-            A file with the columns of `_ExampleChunk.columns`, or None without examples; `drops` and `elsewhere`.
+            A file with the columns of `render`, or None without examples; `drops` and `elsewhere`.
         """
         size, columns, drops, elsewhere = self.rendered_games, list[Columns](), Counter[str](), 0
         for at in range(0, len(item.batch), size):
             chunk = self.render(RowSlice(item.first + at, item.batch.slice(at, size)))
             drops, elsewhere = drops + chunk.drops, elsewhere + chunk.elsewhere
-            if len(chunk.keys):
-                columns.append(chunk.columns())
+            if len(chunk.plies):
+                columns.append(chunk.content)
         file = write_ranges(folder, concat_columns(columns), KEYS, 0, bits) if columns else None
         return file, drops, elsewhere
 
@@ -246,30 +222,21 @@ def _runs(batch: pa.RecordBatch, rows: npt.NDArray[np.int64], counts: npt.NDArra
     return GameRuns(batch["archive"].take(pa.array(some)).to_pylist(), members, counts[counts > 0])
 
 
-def build_examples(
-    recipe: ExamplesRecipe, sources: Paths, output: Path, options: BuildOptions
-) -> list[BuildReport[Manifest]]:
-    """Build the data sets of a recipe, see `kifu.recipes.pipeline.build`.
+def write_examples(recipe: ExamplesRecipe, plan: SetPlan) -> tuple[WriteReport, str, str]:
+    """Write a data set of examples, see `kifu.recipes.pipeline.build_sets`.
 
     Memory is that of `ingest` plus a few chunks per thread; shuffling takes 128 MiB for two ranges and 100 MiB for each
     thread, and disk space for the packed examples, compressed with LZ4.
     """
-    return build_sets(recipe, recipe.example_format.suffix, _write_examples, sources, output, options)
-
-
-def _write_examples(recipe: ExamplesRecipe, plan: SetPlan) -> Manifest:
     layout, job = recipe.layout(), _ExampleJob(recipe, plan.set)
     expected = sum(plan.executor.run(job.count, plan.shards, job.read(_GAMES)))
-    with (
-        ManifestCounts(plan.set, plan.path) as counts,
-        open_writer(recipe.format, plan.path, layout, expected) as writer,
-    ):
+    with open_writer(recipe.format, plan.path, layout, expected) as writer:
         if recipe.order == "corpus":
-            prepared = _in_order(job, plan, counts)
+            prepared = _in_order(job, plan)
         elif expected * layout.packed_bytes <= WINDOW_BYTES:
-            prepared = _sort_in_memory(job, plan, counts, expected)
+            prepared = _sort_in_memory(job, plan, expected)
         else:
-            prepared = _sort_on_disk(job, plan, counts, expected)
+            prepared = _sort_on_disk(job, plan, expected)
         with closing(prepared), _progress("building", plan, expected) as bar:
             for group in prepared:
                 before = writer.examples
@@ -277,39 +244,36 @@ def _write_examples(recipe: ExamplesRecipe, plan: SetPlan) -> Manifest:
                 bar.advance(writer.examples - before)
         if recipe.order == "shuffled":
             for catalogue in plan.catalogues:
-                counts.end_archive(catalogue.catalogue.path.name, catalogue.digest)
-        written = writer.commit({"recipe": recipe.name, "title": recipe.title, "set": plan.set})
-        return counts.manifest(recipe, plan.games, plan.sources, written, recipe.example_format.name, layout.plane_set)
+                plan.counts.end_archive(catalogue.catalogue.path.name, catalogue.digest)
+        return writer.commit(plan.about), recipe.example_format.name, layout.plane_set
 
 
-def _in_order(job: _ExampleJob, plan: SetPlan, counts: ManifestCounts) -> Generator[Any]:
+def _in_order(job: _ExampleJob, plan: SetPlan) -> Generator[Any]:
     """Yield the examples, prepared for the writer, in the order of the catalogues."""
-    for chunk in plan.run(counts, job.render, job.read(job.rendered_games)):
+    for chunk in plan.run(job.render, job.read(job.rendered_games)):
         yield chunk.content
-        counts.add_dropped(chunk.drops, chunk.elsewhere)
-        counts.add_games(chunk.member, chunk.rows, chunk.plies)
 
 
-def _sort_in_memory(job: _ExampleJob, plan: SetPlan, counts: ManifestCounts, expected: int) -> Generator[Any]:
+def _sort_in_memory(job: _ExampleJob, plan: SetPlan, expected: int) -> Generator[Any]:
     """Yield the examples, prepared for the writer, in the order of their keys."""
     columns, rows = list[Columns](), 0
     with _progress("drawing", plan, expected) as bar:
         for chunk in plan.executor.run(job.render, plan.shards, job.read(job.rendered_games)):
-            counts.add_dropped(chunk.drops, chunk.elsewhere)
-            columns.append(chunk.columns())
-            bar.advance(len(chunk.keys))
-            rows += len(chunk.keys)
+            plan.counts.add_dropped(chunk.drops, chunk.elsewhere)
+            columns.append(chunk.content)
+            bar.advance(len(chunk.plies))
+            rows += len(chunk.plies)
     yield from plan.executor.map(job.sort, _groups(partial(concat_columns, columns), rows))
 
 
-def _sort_on_disk(job: _ExampleJob, plan: SetPlan, counts: ManifestCounts, expected: int) -> Generator[Any]:
+def _sort_on_disk(job: _ExampleJob, plan: SetPlan, expected: int) -> Generator[Any]:
     """Yield the examples, prepared for the writer, in the order of their keys."""
     max_rows = max(WINDOW_BYTES // job.layout.packed_bytes, 1)
     bits, files, read = fan_out(expected, max_rows), list[RangeFile](), job.read(job.rendered_games * FILE_CHUNKS)
     with spill_folder(plan.path) as folder:
         with _progress("drawing", plan, expected) as bar:
             for file, drops, elsewhere in plan.executor.run(partial(job.divide, folder, bits), plan.shards, read):
-                counts.add_dropped(drops, elsewhere)
+                plan.counts.add_dropped(drops, elsewhere)
                 if file is not None:
                     files.append(file)
                     bar.advance(int(file.rows.sum()))
@@ -321,58 +285,28 @@ def _progress(doing: str, plan: SetPlan, expected: int) -> AbstractContextManage
     return plan.progress(f"{doing} {plan.path.name}", expected, "examples")
 
 
-def build_tokens(
-    recipe: TokensRecipe, sources: Paths, output: Path, options: BuildOptions
-) -> list[BuildReport[Manifest]]:
-    """Build a tokens@1 directory for each set, whose examples are games, see `kifu.recipes.pipeline.build`."""
-    return build_sets(recipe, "", _write_tokens, sources, output, options)
-
-
-def _write_tokens(recipe: TokensRecipe, plan: SetPlan) -> Manifest:
-    job = _WriteTokens(recipe, plan.set)
+def write_tokens(recipe: TokensRecipe, plan: SetPlan) -> tuple[WriteReport, str, str]:
+    """Write a tokens@1 directory, whose examples are games, see `kifu.recipes.pipeline.build_sets`."""
+    job, tokenizer = SetJob(recipe, plan.set), recipe.tokenizer()
     with (
-        ManifestCounts(plan.set, plan.path) as counts,
-        TokenWriter(plan.path, recipe.tokenizer()) as writer,
+        TokenWriter(plan.path, tokenizer) as writer,
         plan.progress(f"building {plan.path.name}", plan.games, "games") as bar,
     ):
-        read = job.reader((*job.tokenizer.columns, "id", "drop"), _TOKEN_GAMES)
-        for chunk in plan.run(counts, job.process, read):
-            writer.append(chunk.tokens, chunk.ends, chunk.games)
-            counts.add_dropped(chunk.drops, chunk.elsewhere)
-            ones = np.ones(len(chunk.member), np.int32)
-            counts.add_games(chunk.member, ones, np.zeros(len(ones), np.uint16))
+        read = job.reader((*tokenizer.columns, "id", "drop"), _TOKEN_GAMES)
+        for chunk in plan.run(partial(_encode_games, job, tokenizer), read):
+            writer.append(*chunk.content)
             bar.advance(chunk.read)
-        written = writer.commit({"recipe": recipe.name, "title": recipe.title, "set": plan.set})
-        return counts.manifest(recipe, plan.games, plan.sources, written, FORMAT, "")
+        return writer.commit(plan.about), FORMAT, ""
 
 
-class _TokenChunk(NamedTuple):
-    tokens: Tokens  # [T] uint16
-    ends: npt.NDArray[np.int64]  # [K]: the end of each game in `tokens`
-    games: npt.NDArray[np.uint64]  # [K]: ids
-    member: npt.NDArray[np.int32]  # [K]: rows of the catalogue
-    drops: Counter[str]
-    elsewhere: int
-    read: int  # number of games of the slice
-
-
-@dataclass(frozen=True)
-class _WriteTokens(SetJob):
-    recipe: TokensRecipe
-
-    @cached_property
-    def tokenizer(self) -> Tokenizer:
-        return self.recipe.tokenizer()
-
-    def process(self, item: RowSlice) -> _TokenChunk:
-        batch = item.batch
-        unfit = (
-            (~self.tokenizer.fits(batch), DropReason.WRONG_SIZE),
-            (to_numpy(batch["n_legal"]) == 0, DropReason.NO_MOVES),
-        )
-        rows, drops, elsewhere = self.usable_rows(batch, unfit)
-        tokens, ends = self.tokenizer.encode(batch, rows)
-        return _TokenChunk(
-            tokens, ends, to_numpy(batch["id"])[rows], (item.first + rows).astype(np.int32), drops, elsewhere,
-            len(batch),
-        )  # fmt: skip
+def _encode_games(job: SetJob, tokenizer: Tokenizer, item: RowSlice) -> SetChunk:
+    """Convert games to tokens; each is one example, whose ply is 0."""
+    batch = item.batch
+    unfit = (
+        (~tokenizer.fits(batch), DropReason.WRONG_SIZE),
+        (to_numpy(batch["n_legal"]) == 0, DropReason.NO_MOVES),
+    )
+    rows, drops, elsewhere = job.usable_rows(batch, unfit)
+    content = (*tokenizer.encode(batch, rows), to_numpy(batch["id"])[rows])
+    ones, zeros = np.ones(len(rows), np.int32), np.zeros(len(rows), np.uint16)
+    return SetChunk(content, (item.first + rows).astype(np.int32), ones, zeros, drops, elsewhere, len(batch))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 from itertools import islice, pairwise, repeat
@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from kifu.arrays import Ints
 from kifu.corpus.sources import Source, hash_sources, require_unchanged
 from kifu.datasets.dat import DatLayout, find_dat_layout
 from kifu.datasets.formats import find_format
@@ -26,11 +27,11 @@ from kifu.datasets.manifest import (
     read_game_rows,
 )
 from kifu.errors import DropReason, FormatError, SourceError
-from kifu.execution.executor import Executor, make_executor
+from kifu.go.replay import ReplayArrays, replay_arrays
 from kifu.go.state import State, new_state
 from kifu.io import AtomicFile, utf8_name
 from kifu.planes import kgsgo
-from kifu.planes.kgsgo import KgsgoGames, has_handicap, kgsgo_games, unreadable_reason
+from kifu.planes.kgsgo import has_handicap, placed_stones, unreadable_reason
 from kifu.point import POINT_MASK
 from kifu.progress import Progress
 from kifu.recipes.kgs import Archive, Sampler, find_archives, list_archives
@@ -39,8 +40,7 @@ from kifu.recipes.pipeline import (
     BuildReport,
     ManifestCounts,
     Target,
-    check_sets,
-    list_files,
+    chosen_sets,
     make_targets,
     read_valid_manifest,
 )
@@ -163,8 +163,9 @@ class _ArchiveGames(NamedTuple):
         return loaded
 
 
-_RecordTask: TypeAlias = tuple[LoadedArchive, KgsgoGames, npt.NDArray[np.int64], int]
-"""An archive and its arrays, the rows of some games in it, [K] int64, and the number of their moves."""
+_RecordTask: TypeAlias = tuple[LoadedArchive, ReplayArrays, Ints, npt.NDArray[np.int64], int]
+"""An archive, its arrays and `placed_stones`, the rows of some games in it, [K] int64, and the number of their moves.
+"""
 
 
 class _ArchiveLoads:
@@ -210,12 +211,6 @@ class _RecordChunk(NamedTuple):
     records: npt.NDArray[np.uint8]  # [N * record bytes]
     memory: _ChunkMemory | None  # owns the arrays; None if the chunk was made in another process
 
-    @property
-    def kept(self) -> npt.NDArray[np.bool_]:
-        """[K] bool, whether a game has records."""
-        kept: npt.NDArray[np.bool_] = self.drop == _KEPT
-        return kept
-
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the chunk without its memory."""
         return _RecordChunk, (*self[:-1], None)
@@ -238,14 +233,16 @@ class _WriteRecords:
 
     def read(self, shard: _ArchiveGames) -> Iterator[_RecordTask]:
         archive = self.load(shard)
-        arrays = kgsgo_games(archive.games, archive.handicap)
+        arrays, placed = replay_arrays(archive.games), placed_stones(archive.games.root_setup, archive.handicap)
         rows = archive.rows(shard.games)
         moves = np.diff(archive.games.move_offset)[rows]
-        for start, stop in pairwise(_cuts(moves * self._layout.record_bytes)):
-            yield archive, arrays, rows[start:stop], int(moves[start:stop].sum())
+        # The bounds of chunks of about `_CHUNK_BYTES`, which do not depend on the number of threads.
+        piece = np.cumsum(moves * self._layout.record_bytes) // _CHUNK_BYTES
+        for start, stop in pairwise([0, *(np.flatnonzero(np.diff(piece)) + 1).tolist(), len(moves)]):
+            yield archive, arrays, placed, rows[start:stop], int(moves[start:stop].sum())
 
     def process(self, item: _RecordTask) -> _RecordChunk:
-        archive, arrays, rows, moves = item
+        archive, arrays, placed, rows, moves = item
         drop = archive.drop[rows]
         usable = drop == _KEPT
         picks = rows[usable]
@@ -253,7 +250,7 @@ class _WriteRecords:
         memory = self._take_memory(moves)
         buffers = kgsgo.RecordBuffers(memory.records, memory.plies, why, made)
         layout = kgsgo.V1 if self._layout.name == "dat1@1" else kgsgo.V2
-        total = kgsgo.write_records(memory.state, arrays, picks, layout, memory.tables, buffers)
+        total = kgsgo.write_records(memory.state, arrays, placed, picks, layout, memory.tables, buffers)
         drop[usable] = why
         examples = np.zeros(len(rows), np.int32)
         examples[usable] = made
@@ -290,12 +287,6 @@ class _WriteRecords:
         return np.empty(moves * self._layout.record_bytes, np.uint8), np.empty(moves, np.uint16)
 
 
-def _cuts(sizes: npt.NDArray[np.int64]) -> list[int]:
-    """Return the bounds of chunks of about `_CHUNK_BYTES`, which do not depend on the number of threads."""
-    piece = np.cumsum(sizes) // _CHUNK_BYTES
-    return [0, *(np.flatnonzero(np.diff(piece)) + 1).tolist(), len(sizes)]
-
-
 def build_kgsgo(
     recipe: KgsgoRecipe, sources: Paths, output: Path, options: BuildOptions
 ) -> list[BuildReport[Manifest]]:
@@ -305,37 +296,31 @@ def build_kgsgo(
     for the draws, by default the archives found, newest first. Raises RecipeError if the recipe has no such set, or a
     set asks for more games than there are.
     """
-    names = recipe.default_sets() if options.sets is None else list(options.sets)
-    check_sets(recipe, names)
+    names = chosen_sets(recipe, options.sets)
     paths = find_archives(sources)
     sampler = Sampler(recipe, list_archives(options.index_page, paths))
     selections = {name: sampler.select(name) for name in names}
     archives = list(dict.fromkeys(archive for selected in selections.values() for archive in selected))
-    _require_archives(archives, paths)
-    if not archives:
-        return []
-    with make_executor(options.engine, options.jobs) as executor:
-        files = [Source(paths[archive], utf8_name(paths[archive].name), None) for archive in archives]
-        hashed = dict(zip(archives, hash_sources(files, executor)))
-        reports = []
-        cache: dict[AnyPath, LoadedArchive] = {}
-        for name in names:
-            shards = [
-                _ArchiveGames(archive, games, paths[archive], hashed[archive].info["blake3"])
-                for archive, games in selections[name].items()
-            ]
-            targets = _targets(recipe, name, shards, output)
-            reports += _build_set(recipe, targets, hashed, executor, options, cache)
-        return reports
-
-
-def _require_archives(archives: Collection[Archive], paths: dict[Archive, AnyPath]) -> None:
     missing = sorted(archive.stem for archive in archives if archive not in paths)
     if missing:
-        listed = ", ".join(missing[:3]) + (", ..." if len(missing) > 3 else "")
+        shown = ", ".join(missing[:3]) + (", ..." if len(missing) > 3 else "")
         raise SourceError(
-            f"{len(missing)} of the {len(archives)} archives that the sets draw from are missing: {listed}"
+            f"{len(missing)} of the {len(archives)} archives that the sets draw from are missing: {shown}"
         )
+    if not archives:
+        return []
+    files = [Source(paths[archive], utf8_name(paths[archive].name), None) for archive in archives]
+    hashed = dict(zip(archives, hash_sources(files, options.executor)))
+    reports = []
+    cache: dict[AnyPath, LoadedArchive] = {}
+    for name in names:
+        shards = [
+            _ArchiveGames(archive, games, paths[archive], hashed[archive].info["blake3"])
+            for archive, games in selections[name].items()
+        ]
+        targets = _targets(recipe, name, shards, output)
+        reports += _build_set(recipe, targets, hashed, options, cache)
+    return reports
 
 
 def _targets(
@@ -353,20 +338,18 @@ def _build_set(
     recipe: KgsgoRecipe,
     targets: dict[Target, list[_ArchiveGames]],
     sources: dict[Archive, Source],
-    executor: Executor,
     options: BuildOptions,
     cache: dict[AnyPath, LoadedArchive],
 ) -> list[BuildReport[Manifest]]:
     """Build the files of one set. Their archives are one run of the executor, so small ones do not leave it idle."""
-    layout = find_dat_layout(recipe.format)
+    layout, executor = find_dat_layout(recipe.format), options.executor
 
     def is_current(target: Target, manifest: Manifest) -> bool:
         with suppress(FormatError):
             return _has_games(manifest, target.path, targets[target])
         return False
 
-    @contextmanager
-    def prepare(stale: list[Target]) -> Iterator[Callable[[Target], Manifest]]:
+    def prepare(stale: list[Target], _: ExitStack) -> Callable[[Target], Manifest]:
         shards = [shard for target in stale for shard in targets[target]]
         # If the header holds the number of examples, it is counted first, so that it is hashed with the rest: reading
         # archives twice, where the cache is too small, takes a tenth of the time that reading the written file would.
@@ -375,7 +358,7 @@ def _build_set(
         numbers = executor.run(_count_examples, shards, read, prefetch=0) if layout.header_bytes else repeat(0)
         writing = _WriteRecords(layout.name, _ArchiveLoads(executor.map(load, shards, prefetch=1)))
         chunks = writing.recycled(executor.run(writing.process, shards, writing.read, executor.jobs + 1))
-        yield lambda target: make(target, sum(islice(numbers, len(targets[target]))), chunks)
+        return lambda target: make(target, sum(islice(numbers, len(targets[target]))), chunks)
 
     def make(target: Target, foreseen: int, chunks: Iterator[_RecordChunk]) -> Manifest:
         """Write a file. foreseen: the number of examples, unless a move cannot be played."""
@@ -387,7 +370,7 @@ def _build_set(
             options.progress(f"building {target.path.name}", games, "games") as bar,
         ):
             for shard in shards:
-                _write_archive(shard, _chunks_of(shard, chunks), output, counts, bar)
+                _write_archive(shard, chunks, output, counts, bar)
             require_unchanged(sources.values())
             output.write(layout.end)
             digest = output.commit(layout.header(counts.rows))
@@ -396,7 +379,7 @@ def _build_set(
             report = WriteReport(counts.rows, (written,))
             return counts.manifest(recipe, games, infos, report, layout.name, plane_set)
 
-    return make_targets(recipe, list(targets), options.overwrite, read_valid_manifest, is_current, list_files, prepare)
+    return make_targets(recipe, list(targets), options.overwrite, read_valid_manifest, is_current, prepare)
 
 
 def _has_games(manifest: Manifest, path: Path, shards: list[_ArchiveGames]) -> bool:
@@ -412,25 +395,19 @@ def _has_games(manifest: Manifest, path: Path, shards: list[_ArchiveGames]) -> b
     return np.array_equal(read_game_rows(manifest, path).member, np.concatenate([np.empty(0, np.int64), *kept]))
 
 
-def _chunks_of(shard: _ArchiveGames, chunks: Iterator[_RecordChunk]) -> Iterator[_RecordChunk]:
-    """Yield the chunks of one archive, at least one. The next archive is not touched yet: it may be damaged."""
-    left = len(shard.games)
-    for chunk in chunks:
-        yield chunk
-        left -= len(chunk.drop)
-        if not left:
-            return
-
-
 def _write_archive(
     shard: _ArchiveGames, chunks: Iterator[_RecordChunk], output: AtomicFile, counts: ManifestCounts, bar: Progress
 ) -> None:
-    stem = shard.archive.stem
+    """Write the chunks of one archive, at least one. The next archive is not touched yet: it may be damaged."""
+    stem, left = shard.archive.stem, len(shard.games)
     for chunk in chunks:
         output.write(chunk.records.data)
-        kept = chunk.kept
+        kept = chunk.drop == _KEPT  # whether a game has records
         counts.add_games(chunk.member[kept], chunk.examples[kept], chunk.plies)
         lost = zip(chunk.member[~kept].tolist(), chunk.names, chunk.drop[~kept].tolist())
         counts.list_dropped([DroppedGame(stem, member, name, DropReason(code).name) for member, name, code in lost])
         bar.advance(len(kept))
+        left -= len(kept)
+        if not left:
+            break
     counts.end_archive(stem, shard.blake3)

@@ -12,9 +12,10 @@ import re
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
+from itertools import compress
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -24,14 +25,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import TypeAdapter
 
+from kifu.checksums import add_checksum
 from kifu.corpus.catalogue import read_shard
+from kifu.corpus.duplicates import IdSet
 from kifu.corpus.export import rows_to_olf
 from kifu.corpus.schema import map_distinct, to_numpy
 from kifu.corpus.sources import Source, find_sources, hash_sources
 from kifu.datasets.manifest import SUFFIX
 from kifu.errors import DropReason, OutputError
-from kifu.execution.executor import Executor, make_executor
-from kifu.io import AtomicFile, add_checksum, locked_folder, read_small, remove_file, write_file
+from kifu.io import AtomicFile, locked_folder, read_small, remove_file, write_file
 from kifu.recipes.pipeline import (
     CATALOGUE,
     BuildOptions,
@@ -42,6 +44,7 @@ from kifu.recipes.pipeline import (
     make_targets,
 )
 from kifu.recipes.schema import OlfArchiveRecipe
+from kifu.records.olf import TERRITORY
 from kifu.records.olf_writer import ExportFailure
 from kifu.records.paths import Paths
 from kifu.text import format_bytes, format_drops
@@ -49,7 +52,7 @@ from kifu.text import format_bytes, format_drops
 MANIFEST = "olf-archive" + SUFFIX
 
 _SIZES = ("9x9", "13x13", "19x19", "other")
-_ENDINGS = ("score", "terry", "time", "resign")
+_ENDINGS = ("terry", "score", "time", "resign")
 _TERMS = ("even", "handicap")
 _MAX_RATING = 49
 """9 dan professional."""
@@ -101,6 +104,10 @@ class ArchiveManifest:
         kept = f"{self.kept:,} in {len(self.files):,} files, {size}"
         return f"{self.read:,} games = {kept}{format_drops(self.drops)}{unsayable}"
 
+    def files_at(self, path: Path) -> list[tuple[Path, ArchiveFile]]:
+        """Return the files of the archive at `path`, and the catalogue, each as the manifest lists it."""
+        return [(path / file.file, file) for file in (*self.files, self.catalogue)]
+
     def write(self, path: Path) -> None:
         """Write the manifest as JSON, atomically. Raises OutputError."""
         write_file(path, add_checksum(json.dumps(asdict(self), ensure_ascii=False, indent=1)))
@@ -127,52 +134,44 @@ def build_archive(
     """Build the tree of OLF files, see `kifu.recipes.pipeline.build`.
 
     Another archive in the directory is replaced. Only one build at a time may use the directory. The manifest is
-    written last. Memory is that of `ingest`, plus at most 64 KiB per file, and a hash per game of the largest file.
+    written last. Memory is that of `ingest`, plus at most 64 KiB per file, and 11 to 22 bytes per game.
     Raises RecipeError if a source is the catalogue that would be written, and OutputError if `output` holds OLF files
     that are not of this archive.
     """
-    with make_executor(options.engine, options.jobs) as executor:
-        hashed = hash_sources(find_sources(sources), executor)
+    hashed = hash_sources(find_sources(sources), options.executor)
 
-        def is_current(_: Target, manifest: ArchiveManifest) -> bool:
-            return are_same(manifest.sources, hashed)
+    def is_current(_: Target, manifest: ArchiveManifest) -> bool:
+        return are_same(manifest.sources, hashed)
 
-        def files(target: Target, manifest: ArchiveManifest) -> list[tuple[Path, int]]:
-            return [(target.path / file.file, file.bytes) for file in (*manifest.files, manifest.catalogue)]
+    def prepare(stale: list[Target], stack: ExitStack) -> Callable[[Target], ArchiveManifest]:
+        (target,) = stale
+        stack.enter_context(locked_folder(target.path))  # no other build may replace its catalogue meanwhile
+        earlier = _read_manifest(target)
+        for file in earlier.files if earlier else ():
+            remove_file(target.path / file.file)
+        if not target.unfinished.exists():
+            _require_no_others(target.path, ())
+        return lambda target: _make(recipe, hashed, target.path, options)
 
-        @contextmanager
-        def prepare(stale: list[Target]) -> Iterator[Callable[[Target], ArchiveManifest]]:
-            (target,) = stale
-            with locked_folder(target.path):  # no other build may replace its catalogue meanwhile
-                earlier = _read_manifest(target.manifest)
-                for file in earlier.files if earlier else ():
-                    remove_file(target.path / file.file)
-                if not target.unfinished.exists():
-                    _require_no_others(target.path, ())
-                yield lambda target: _make(recipe, hashed, target.path, executor, options)
-
-        def read(target: Target) -> ArchiveManifest | None:
-            return _read_manifest(target.manifest)
-
-        target = Target("archive", output, output / MANIFEST)
-        return make_targets(recipe, [target], options.overwrite, read, is_current, files, prepare)
+    target = Target("archive", output, output / MANIFEST)
+    return make_targets(recipe, [target], options.overwrite, _read_manifest, is_current, prepare)
 
 
-def _make(
-    recipe: OlfArchiveRecipe, sources: list[Source], into: Path, executor: Executor, options: BuildOptions
-) -> ArchiveManifest:
+def _make(recipe: OlfArchiveRecipe, sources: list[Source], into: Path, options: BuildOptions) -> ArchiveManifest:
     catalogue = ingest_sources(sources, into / CATALOGUE, recipe.clean, options)
     digest = catalogue.digest()
     unsayable: Counter[str] = Counter()
+    seen = IdSet()
     with _Spool(into) as spool:
         with options.progress("sorting lines", catalogue.metadata["kept"], "games") as bar:
-            for placed, failed, read in executor.run(_write_lines, catalogue.shards(), read_shard):
+            for placed, failed, read in options.executor.run(_write_lines, catalogue.shards(), read_shard):
                 for number, games, data in placed:
                     spool.write(number, games, data)
                 unsayable += failed
                 bar.advance(read)
         _require_no_others(into, spool.files())
-        files = [_write(into, number, spool) for number in spool.files()]
+        written = [_write(into, number, spool, seen) for number in spool.files()]
+        files = [file for file in written if file]
         drops = Counter(catalogue.metadata["drops"])
         drops[DropReason.DUPLICATE.name] += spool.games.total() - sum(file.games for file in files)
     return ArchiveManifest(
@@ -188,9 +187,9 @@ def _make(
     )
 
 
-def _read_manifest(path: Path) -> ArchiveManifest | None:
+def _read_manifest(target: Target) -> ArchiveManifest | None:
     try:
-        manifest = _MANIFEST.validate_json(read_small(path), strict=True)
+        manifest = _MANIFEST.validate_json(read_small(target.manifest), strict=True)
     except (OSError, ValueError):
         return None
     return manifest if manifest.adds_up() else None
@@ -221,9 +220,9 @@ def _file_numbers(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
     width, height = to_numpy(batch["width"]), to_numpy(batch["height"])
     square = np.where(width == height, width, 0)
     size = np.select([square == 9, square == 13, square == 19], [0, 1, 2], 3)
-    ending = map_distinct(batch["ending"], lambda text: {"time": 2, "resign": 3}.get(text or "", 0), np.int64)
+    ending = map_distinct(batch["ending"], lambda text: {"time": 2, "resign": 3}.get(text or "", 1), np.int64)
     area = pc.fill_null(pc.list_value_length(batch["territory"]), 0).to_numpy()
-    ending[(ending == 0) & (area > 0)] = 1
+    ending[(ending == 1) & (area > 0)] = 0
     handicap = to_numpy(pc.fill_null(batch["handicap"], 0)).astype(np.int64)
     black, white = (to_numpy(pc.fill_null(batch[name], 0.0)) for name in ("black_rating", "white_rating"))
     rating = file_rating(black, white, handicap)
@@ -249,8 +248,7 @@ def file_rating(
     lowest, highest = _DOUBTED
     doubted = (weaker >= lowest) & (weaker < highest + 1) & (other > 0)
     rating = np.where(doubted, np.maximum(other - stones, lowest), weaker)
-    clipped: npt.NDArray[np.int64] = np.clip(rating, 0, _MAX_RATING).astype(np.int64)
-    return clipped
+    return np.clip(rating, 0, _MAX_RATING).astype(np.int64)
 
 
 def _file_name(number: int) -> str:
@@ -269,22 +267,30 @@ def _require_no_others(into: Path, numbers: Iterable[int]) -> None:
             raise OutputError(f"{path} is not part of this archive; remove it, or choose another folder")
 
 
-def _write(into: Path, number: int, spool: _Spool) -> ArchiveFile:
-    """Write a file without repeated lines: README's "duplicate games (all above fields identical)"."""
-    name, seen = _file_name(number), set[bytes]()
+def _write(into: Path, number: int, spool: _Spool, seen: IdSet) -> ArchiveFile | None:
+    """Write a file without lines seen before: README's "duplicate games (all above fields identical)".
+
+    Lines that differ in their territory only are the same game, which a catalogue made of them would have once. Without
+    other lines, remove the file.
+    """
+    name, games = _file_name(number), len(seen)
     with AtomicFile(into / name) as output:
         for chunk in spool.read(number):
-            for line in chunk.splitlines(keepends=True):
-                before = len(seen)
-                seen.add(blake2b(line, digest_size=16).digest())
-                output.write(line if len(seen) > before else b"")
-        return ArchiveFile(name, len(seen), output.size, output.commit())
+            lines = chunk.splitlines(keepends=True)
+            digests = (blake2b(b" ".join(line.split()[:TERRITORY]), digest_size=8).digest() for line in lines)
+            new = seen.add(np.frombuffer(b"".join(digests), np.uint64))
+            output.write(b"".join(compress(lines, new)))
+        if len(seen) == games:
+            remove_file(into / name)
+            return None
+        return ArchiveFile(name, len(seen) - games, output.size, output.commit())
 
 
-class _Spool:
+class _Spool(ExitStack):
     """Lines for many files, received in any order, in one unnamed temporary file."""
 
     def __init__(self, folder: Path) -> None:
+        super().__init__()
         self.games: Counter[int] = Counter()  # by number of the file
         self._folder = folder
         self._lines: defaultdict[int, bytearray] = defaultdict(bytearray)
@@ -292,6 +298,7 @@ class _Spool:
         self._end = 0
         with self._errors():
             self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
+        self.callback(self._file.close)
 
     def files(self) -> list[int]:
         return sorted(self.games)
@@ -323,9 +330,3 @@ class _Spool:
             yield
         except OSError as error:
             raise OutputError(f"cannot write in {self._folder}: {error.strerror}") from None
-
-    def __enter__(self) -> _Spool:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()

@@ -13,18 +13,19 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from pydantic import BaseModel
 
+from kifu.arrays import Ints
 from kifu.corpus.catalogue import Catalogue, RowShard, open_catalogue, read_shard
 from kifu.corpus.cleaning import CleaningRules, load_cleaning_rules
 from kifu.corpus.schema import count_drops, drop_codes
@@ -36,7 +37,6 @@ from kifu.datasets.manifest import (
     Manifest,
     OriginsWriter,
     WriteReport,
-    data_set_files,
     manifest_path,
     origins_path,
     read_manifest,
@@ -57,7 +57,6 @@ from kifu.progress import ProgressFactory, silent
 from kifu.recipes.schema import (
     KGSGO,
     KINDS,
-    ExamplesRecipe,
     KgsgoRecipe,
     Recipe,
     SplitRecipe,
@@ -82,14 +81,14 @@ class _AnyManifest(Protocol):
     @property
     def recipe(self) -> dict[str, Any]: ...
 
+    def files_at(self, path: Path) -> list[tuple[Path, Any]]: ...
+
     def summary(self) -> str: ...
 
     def write(self, path: Path) -> None: ...
 
 
 M = TypeVar("M", bound=_AnyManifest)
-T = TypeVar("T")
-SetRecipe = TypeVar("SetRecipe", bound=SplitRecipe)
 
 _COUNTS = ("set", "format", "plane_set", "examples", "bytes", "blake3", "read", "kept", "elsewhere", "drops")
 """Fields of manifests that reports list."""
@@ -123,10 +122,9 @@ class BuildReport(Report, Generic[M]):
 
 
 class BuildOptions(NamedTuple):
-    """The options of `build`."""
+    """The options of `build`, and what runs its work."""
 
-    jobs: int | None = None
-    engine: str = THREADS
+    executor: Executor
     progress: ProgressFactory = silent
     sets: Sequence[str] | None = None
     index_page: str | os.PathLike[str] | None = None
@@ -164,8 +162,7 @@ def make_targets(
     overwrite: bool,
     read: Callable[[Target], M | None],
     is_current: Callable[[Target, M], bool],
-    files: Callable[[Target, M], list[tuple[Path, int]]],
-    prepare: Callable[[list[Target]], AbstractContextManager[Callable[[Target], M]]],
+    prepare: Callable[[list[Target], ExitStack], Callable[[Target], M]],
 ) -> list[BuildReport[M]]:
     """Make the targets that are not up to date and write their manifests.
 
@@ -176,8 +173,8 @@ def make_targets(
     Args:
         read: Returns the manifest of a target, None if there is no valid one.
         is_current: Returns True if a target that this version made from the recipe has the same sources.
-        files: Returns the files of a target, and their sizes in bytes.
-        prepare: Prepares to make stale targets; its value writes a target and returns the manifest.
+        prepare: Prepares to make stale targets, until the stack ends; its value writes a target and returns the
+            manifest.
     """
     made_by = (importlib.metadata.version("kifu"), recipe.model_dump(mode="json"))
 
@@ -187,7 +184,9 @@ def make_targets(
             return None
         if getattr(manifest, "set", target.set) != target.set or not is_current(target, manifest):
             return None
-        whole = all(path.is_file() and path.stat().st_size == size for path, size in files(target, manifest))
+        whole = all(
+            path.is_file() and path.stat().st_size == file.bytes for path, file in manifest.files_at(target.path)
+        )
         return manifest if whole else None
 
     manifests = {target: read_whole(target) for target in targets}
@@ -200,7 +199,8 @@ def make_targets(
         keep_output(target.manifest, overwrite=True, own=own)
     made: dict[Target, M] = {}
     if stale:
-        with prepare(stale) as make, ExitStack() as stack:
+        with ExitStack() as stack:
+            make = prepare(stale, stack)
             for folder in {target.manifest.parent for target in stale}:
                 stack.enter_context(held_folder(folder))
             written: dict[Path, os.stat_result] = {}
@@ -210,8 +210,8 @@ def make_targets(
                 remove_file(target.manifest)
                 remove_file(origins_path(target.path))
                 made[target] = make(target)
-                for path, size in files(target, made[target]):
-                    written[path] = require_size(path, size)
+                for path, file in made[target].files_at(target.path):
+                    written[path] = require_size(path, file.bytes)
                 made[target].write(target.manifest)
                 written[target.manifest] = require_size(target.manifest)
             for path, status in written.items():
@@ -219,7 +219,7 @@ def make_targets(
     reports = []
     for target, manifest in manifests.items():
         final = manifest or made[target]
-        paths = [target.manifest, *(path for path, _ in files(target, final))]
+        paths = [target.manifest, *(path for path, _ in final.files_at(target.path))]
         reports.append(BuildReport(target.path, final, manifest is None, paths))
     return reports
 
@@ -239,8 +239,8 @@ def build(  # noqa: PLR0913 - options
     """Build the data sets of a recipe, each with its manifest.
 
     Data sets that an earlier run of this version made from the same recipe and sources are kept. Files are complete or
-    absent, even if the build is interrupted. `kifu.recipes.kgsgo.build_kgsgo`, `kifu.recipes.examples.build_examples`,
-    `kifu.recipes.examples.build_tokens`, `kifu.katago.build.build_katago` and `kifu.recipes.olf_archive.build_archive`
+    absent, even if the build is interrupted. `kifu.recipes.kgsgo.build_kgsgo`, `kifu.recipes.examples.write_examples`,
+    `kifu.recipes.examples.write_tokens`, `kifu.katago.build.write_rows` and `kifu.recipes.olf_archive.build_archive`
     describe each kind of recipe.
 
     Args:
@@ -262,10 +262,11 @@ def build(  # noqa: PLR0913 - options
     """
     if isinstance(recipe, str | os.PathLike):
         recipe = load_recipe(recipe)
-    options = BuildOptions(jobs, engine, progress, sets, index, overwrite)
     catalogue = Path(output, CATALOGUE)
     had_catalogue = catalogue.exists()
-    reports = build_any(recipe, sources, catalogue.parent, options)
+    with make_executor(engine, jobs) as executor:
+        options = BuildOptions(executor, progress, sets, index, overwrite)
+        reports = build_any(recipe, sources, catalogue.parent, options)
     empty = [each for each in reports if not getattr(each.manifest, "examples", each.manifest.kept)]
     if empty and len(empty) == len(reports):
         for each in (each for each in empty if each.fresh):
@@ -292,16 +293,21 @@ def build_any(recipe: Recipe, sources: Paths, output: Path, options: BuildOption
     for name, value in (("sets", options.sets), ("index", options.index_page)):
         if value is not None and name not in kind.options:
             raise RecipeError(f"recipe {recipe.name} has no option {name}")
-    build_kind: Callable[[Recipe, Paths, Path, BuildOptions], list[BuildReport[Any]]] = resolve_name(kind.build)
-    return build_kind(recipe, sources, output, options)
+    function: Callable[..., Any] = resolve_name(kind.build)
+    if isinstance(recipe, SplitRecipe):
+        return build_sets(recipe, function, sources, output, options)
+    reports: list[BuildReport[Any]] = function(recipe, sources, output, options)
+    return reports
 
 
-def check_sets(recipe: KgsgoRecipe | SplitRecipe, names: Iterable[str]) -> None:
-    """Raise RecipeError if the recipe has no set of one of the names."""
+def chosen_sets(recipe: KgsgoRecipe | SplitRecipe, sets: Sequence[str] | None) -> list[str]:
+    """Return the sets to build, by default those of the recipe. Raises RecipeError if it has no set of that name."""
+    names = recipe.default_sets() if sets is None else list(sets)
     try:
         require_sets(recipe, names)
     except RecipeError as error:
         raise RecipeError(f"recipe {recipe.name}: {error}") from None
+    return names
 
 
 def select_sets(recipe: Any, sets: Sequence[str] | None) -> Any:
@@ -309,12 +315,11 @@ def select_sets(recipe: Any, sets: Sequence[str] | None) -> Any:
     if sets is None:
         return recipe
     if isinstance(recipe, KgsgoRecipe):
-        check_sets(recipe, sets)
-        game_sets = {name: each.model_copy(update={"default": name in sets}) for name, each in recipe.sets.items()}
+        names = chosen_sets(recipe, sets)
+        game_sets = {name: each.model_copy(update={"default": name in names}) for name, each in recipe.sets.items()}
         return recipe.model_copy(update={"sets": game_sets})
     if isinstance(recipe, SplitRecipe):
-        check_sets(recipe, sets)
-        return recipe.model_copy(update={"sets": tuple(sets)})
+        return recipe.model_copy(update={"sets": tuple(chosen_sets(recipe, sets))})
     raise RecipeError(f"recipe {recipe.name} has no option sets")
 
 
@@ -323,8 +328,7 @@ def output_names(recipe: Any) -> list[str]:
     if isinstance(recipe, KgsgoRecipe):
         return [recipe.sets[name].file for name in recipe.default_sets()]
     if isinstance(recipe, SplitRecipe):
-        suffix = recipe.example_format.suffix if isinstance(recipe, ExamplesRecipe) else ""
-        return [f"{name}{suffix}" for name in recipe.default_sets()]
+        return [f"{name}{recipe.suffix}" for name in recipe.default_sets()]
     return [""]
 
 
@@ -333,11 +337,6 @@ def read_valid_manifest(target: Target) -> Manifest | None:
     with suppress(FormatError):
         return read_manifest(target.path)
     return None
-
-
-def list_files(target: Target, manifest: Manifest) -> list[tuple[Path, int]]:
-    """Return the files of a data set, and their sizes in bytes."""
-    return [(path, file.bytes) for path, file in data_set_files(target.path, manifest)]
 
 
 def are_same(recorded: object, sources: list[Source]) -> bool:
@@ -351,17 +350,36 @@ def ingest_sources(sources: list[Source], path: Path, clean: CleaningRules, opti
         raise RecipeError(f"{path} is a source and also the catalogue that the build writes; choose another folder")
     from kifu.corpus.ingest import ingest
 
-    ingest(
-        sources, path, clean=clean, overwrite=options.overwrite, jobs=options.jobs, engine=options.engine,
-        progress=options.progress,
-    )  # fmt: skip
+    ingest(sources, path, clean=clean, overwrite=options.overwrite, jobs=options.executor, progress=options.progress)
     return open_catalogue(path)
 
 
 # Data sets that are made from catalogues.
 
 
-class ManifestCounts:
+class SetChunk(NamedTuple):
+    """What some rows of a catalogue give for one set.
+
+    Attributes:
+        content: Their examples, in the form that the writer of the set takes.
+        member: [K] int32, the games with examples, as rows of the catalogue.
+        rows: [K] int32, the number of examples of each.
+        plies: [sum of rows] uint16, the ply of each example.
+        drops: Dropped games, by reason.
+        elsewhere: Number of games of other sets or of none.
+        read: Number of games.
+    """
+
+    content: Any
+    member: Ints
+    rows: Ints
+    plies: npt.NDArray[np.uint16]
+    drops: Counter[str]
+    elsewhere: int
+    read: int
+
+
+class ManifestCounts(ExitStack):
     """Counts the games of one set, whose chunks are added in order, for its manifest.
 
     A context manager: the file of origins, which games with examples are written to, is complete or absent.
@@ -369,14 +387,19 @@ class ManifestCounts:
 
     def __init__(self, set: str, path: Path) -> None:
         """Count the games of a set, which is written to `path`."""
+        super().__init__()
         self._set = set
         self._path = path
         self._drops: Counter[str] = Counter()
         self._dropped: list[DroppedGame] = []
         self._elsewhere = self._games = self._rows = 0
         self._archives: list[ArchiveRows] = []
-        self._stack = ExitStack()
         self._origins: OriginsWriter | None = None
+
+    def add(self, chunk: SetChunk) -> None:
+        """Count the games of a chunk."""
+        self.add_dropped(chunk.drops, chunk.elsewhere)
+        self.add_games(chunk.member, chunk.rows, chunk.plies)
 
     def add_dropped(self, drops: Counter[str], elsewhere: int) -> None:
         """Count games without examples: dropped ones by reason, and those of other sets or of none."""
@@ -388,16 +411,10 @@ class ManifestCounts:
         self._dropped += games
         self._drops += Counter(game.reason for game in games)
 
-    def add_games(
-        self, member: npt.NDArray[np.int32], rows: npt.NDArray[np.int32], plies: npt.NDArray[np.uint16]
-    ) -> None:
-        """Add K games with examples.
-
-        member: [K], their indices in the archive, or rows in the catalogue; rows: [K], the number of examples of each;
-        plies: [sum of rows], the ply of each example.
-        """
+    def add_games(self, member: Ints, rows: Ints, plies: npt.NDArray[np.uint16]) -> None:
+        """Add K games with examples, see `SetChunk`; of an archive, `member` are indices in it."""
         if self._origins is None:
-            self._origins = self._stack.enter_context(OriginsWriter(origins_path(self._path)))
+            self._origins = self.enter_context(OriginsWriter(origins_path(self._path)))
         self._origins.add(len(self._archives), member, rows, plies)
         self._games += len(member)
         self._rows += len(plies)
@@ -411,12 +428,6 @@ class ManifestCounts:
         """Finish an archive or a catalogue with this hash."""
         self._archives.append(ArchiveRows(utf8_name(name), digest, self._games, self._rows))
         self._games = self._rows = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self._stack.__exit__(*error)
 
     def manifest(
         self,
@@ -486,14 +497,6 @@ class SetJob:
         split = self.recipe.split
         return partial(row_slices, (*columns, *(split.columns if split else ())), rows)
 
-    def in_set(self, batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
-        """Return whether each row, with the columns of the split, is in the set: [G] bool."""
-        split = self.recipe.split
-        if split is None:
-            return np.ones(len(batch), bool)
-        in_set: npt.NDArray[np.bool_] = split.codes(batch) == list(split.sets).index(self.set)
-        return in_set
-
     def usable_rows(
         self, batch: pa.RecordBatch, unfit: Iterable[tuple[npt.NDArray[np.bool_], DropReason]]
     ) -> tuple[npt.NDArray[np.int64], Counter[str], int]:
@@ -501,7 +504,9 @@ class SetJob:
 
         unfit: [G] bool, games of the set that are dropped for a reason; the first that applies counts.
         """
-        in_set, drop = self.in_set(batch), drop_codes(batch)
+        split, drop, in_set = self.recipe.split, drop_codes(batch), np.ones(len(batch), bool)
+        if split is not None:
+            in_set = split.codes(batch) == list(split.sets).index(self.set)
         for applies, reason in unfit:
             drop[(drop == DropReason.KEPT) & in_set & applies] = reason
         rows, drops = np.flatnonzero((drop == DropReason.KEPT) & in_set), count_drops(drop)
@@ -509,14 +514,15 @@ class SetJob:
 
 
 class SetPlan(NamedTuple):
-    """A data set to make."""
+    """A data set to make. about: JSON values for its index."""
 
     set: str
     path: Path
+    about: dict[str, str]
     catalogues: list[CatalogueInput]
-    sources: list[dict[str, Any]]
     executor: Executor
     progress: ProgressFactory
+    counts: ManifestCounts
 
     @property
     def games(self) -> int:
@@ -529,64 +535,64 @@ class SetPlan(NamedTuple):
         return [shard for each in self.catalogues for shard in each.shards]
 
     def run(
-        self, counts: ManifestCounts, process: Callable[[RowSlice], T], read: Callable[[RowShard], Iterator[RowSlice]]
-    ) -> Iterator[T]:
-        """Yield the results of a map over the rows, in order; each catalogue is an archive of the manifest."""
+        self, process: Callable[[RowSlice], SetChunk], read: Callable[[RowShard], Iterator[RowSlice]]
+    ) -> Iterator[SetChunk]:
+        """Yield the results of a map over the rows, in order, and count them; each catalogue is an archive."""
         for each in self.catalogues:
-            yield from self.executor.run(process, each.shards, read)
-            counts.end_archive(each.catalogue.path.name, each.digest)
+            for chunk in self.executor.run(process, each.shards, read):
+                yield chunk
+                self.counts.add(chunk)
+            self.counts.end_archive(each.catalogue.path.name, each.digest)
 
 
 def build_sets(
-    recipe: SetRecipe,
-    suffix: str,
-    make: Callable[[SetRecipe, SetPlan], Manifest],
+    recipe: SplitRecipe,
+    write: Callable[[Any, SetPlan], tuple[WriteReport, str, str]],
     sources: Paths,
     into: Path,
     options: BuildOptions,
 ) -> list[BuildReport[Manifest]]:
     """Build data sets from catalogues, or from a catalogue that is made of the sources first; see `build`.
 
-    `make` writes a data set, to `into`/SET + suffix, and returns its manifest; its recipe has the split fit to all
-    catalogues, as by `kifu split`. Sources that are all catalogues are used as they are, if the recipe has no cleaning
-    rules or they were made by the same rules. Otherwise all sources are read into a new catalogue, games.parquet in
-    `into`, which only one build at a time may use. Raises RecipeError if the recipe has no such set, or a source is the
-    catalogue that would be written.
+    `write` writes a data set, to `into`/SET + suffix, and returns its report, format and plane set ("" without planes);
+    its recipe has the split fit to all catalogues, as by `kifu split`. Sources that are all catalogues are used as they
+    are, if the recipe has no cleaning rules or they were made by the same rules. Otherwise all sources are read into a
+    new catalogue, games.parquet in `into`, which only one build at a time may use. Raises RecipeError if the recipe has
+    no such set, or a source is the catalogue that would be written.
     """
-    names = recipe.default_sets() if options.sets is None else list(options.sets)
-    check_sets(recipe, names)
+    names = chosen_sets(recipe, options.sets)
     if not names:
         return []
     found = find_sources(sources)
-    targets = [Target.of(name, into / f"{name}{suffix}") for name in dict.fromkeys(names)]
-    with make_executor(options.engine, options.jobs) as executor:
-        hashed = hash_sources(found, executor)
+    targets = [Target.of(name, into / f"{name}{recipe.suffix}") for name in dict.fromkeys(names)]
+    hashed = hash_sources(found, options.executor)
 
-        def is_current(_: Target, manifest: Manifest) -> bool:
-            has_hash = not isinstance(recipe.split, ListSplit)  # its lists have none
-            return has_hash and are_same(manifest.sources, hashed)
+    def is_current(_: Target, manifest: Manifest) -> bool:
+        has_hash = not isinstance(recipe.split, ListSplit)  # its lists have none
+        return has_hash and are_same(manifest.sources, hashed)
 
-        @contextmanager
-        def prepare(_: list[Target]) -> Iterator[Callable[[Target], Manifest]]:
-            with ExitStack() as stack:
-                catalogues = _usable_catalogues(recipe, hashed)
-                if catalogues is None:
-                    stack.enter_context(locked_folder(into))  # no other build may replace its catalogue meanwhile
-                    clean = recipe.clean or load_cleaning_rules("legal")
-                    catalogues = [ingest_sources(hashed, into / CATALOGUE, clean, options)]
-                inputs = [CatalogueInput(each, each.digest(), each.shards()) for each in catalogues]
-                infos = [each.info for each in hashed]
-                split = recipe.split and recipe.split.fit([each.path for each in catalogues])
-                fitted = recipe.model_copy(update={"split": split})
+    def prepare(_: list[Target], stack: ExitStack) -> Callable[[Target], Manifest]:
+        catalogues = _usable_catalogues(recipe, hashed)
+        if catalogues is None:
+            stack.enter_context(locked_folder(into))  # no other build may replace its catalogue meanwhile
+            clean = recipe.clean or load_cleaning_rules("legal")
+            catalogues = [ingest_sources(hashed, into / CATALOGUE, clean, options)]
+        inputs = [CatalogueInput(each, each.digest(), each.shards()) for each in catalogues]
+        infos = [each.info for each in hashed]
+        split = recipe.split and recipe.split.fit([each.path for each in catalogues])
+        fitted = recipe.model_copy(update={"split": split})
 
-                def make_set(target: Target) -> Manifest:
-                    manifest = make(fitted, SetPlan(target.set, target.path, inputs, infos, executor, options.progress))
-                    require_unchanged(hashed)
-                    return manifest
+        def make_set(target: Target) -> Manifest:
+            about = {"recipe": recipe.name, "title": recipe.title, "set": target.set}
+            with ManifestCounts(target.set, target.path) as counts:
+                plan = SetPlan(target.set, target.path, about, inputs, options.executor, options.progress, counts)
+                manifest = counts.manifest(fitted, plan.games, infos, *write(fitted, plan))
+            require_unchanged(hashed)
+            return manifest
 
-                yield make_set
+        return make_set
 
-        return make_targets(recipe, targets, options.overwrite, read_valid_manifest, is_current, list_files, prepare)
+    return make_targets(recipe, targets, options.overwrite, read_valid_manifest, is_current, prepare)
 
 
 def _usable_catalogues(recipe: SplitRecipe, sources: list[Source]) -> list[Catalogue] | None:

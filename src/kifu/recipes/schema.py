@@ -46,18 +46,14 @@ if TYPE_CHECKING:
 _FOLDER, _KIND = "recipes", "recipe"
 
 
-def _load_clean(rules: object) -> object:
-    return load_cleaning_rules(rules) if isinstance(rules, str) else rules
-
-
-def _load_split(split: object) -> object:
-    return load_split(split).split if isinstance(split, str) else split
-
-
-NamedClean = Annotated[CleaningRules, BeforeValidator(_load_clean)]
+NamedClean = Annotated[
+    CleaningRules, BeforeValidator(lambda rules: load_cleaning_rules(rules) if isinstance(rules, str) else rules)
+]
 """Cleaning rules as a name, a file or a table, see `kifu.corpus.cleaning`."""
 
-NamedSplit = Annotated[Split, BeforeValidator(_load_split)]
+NamedSplit = Annotated[
+    Split, BeforeValidator(lambda split: load_split(split).split if isinstance(split, str) else split)
+]
 """A split as a name, a file or a table, see `kifu.corpus.splits`."""
 
 
@@ -177,6 +173,11 @@ class SplitRecipe(NamedConfig):
         """Return the sets that are built if none is named."""
         return self.all_sets() if self.sets is None else list(self.sets)
 
+    @property
+    def suffix(self) -> str:
+        """The suffix of a set's file name; "" for a directory."""
+        return ""
+
 
 class ExamplesRecipe(SplitRecipe):
     """Data sets of examples: games, positions, planes, labels and format."""
@@ -234,6 +235,11 @@ class ExamplesRecipe(SplitRecipe):
         """The format. Raises RecipeError."""
         return find_format(self.format, "examples")
 
+    @property
+    def suffix(self) -> str:
+        """The suffix of the format."""
+        return self.example_format.suffix
+
     def encoder(self) -> FrameEncoder:
         """Return the encoder of the planes. Raises RecipeError, GameError."""
         return find_encoder(self.planes, *parse_board(self.board), self.pad)
@@ -279,7 +285,7 @@ class RecipeKind(NamedTuple):
     """The code for one kind of recipe, as "module:name" strings that are imported when first used."""
 
     model: str
-    build: str = ""  # the function that builds it, see `kifu.recipes.pipeline.build`; "" for training recipes
+    build: str = ""  # the function that builds it, or one set of a `SplitRecipe`; "" for training recipes
     options: tuple[str, ...] = ()  # the options that only some build functions take: "sets", "index"
 
 
@@ -287,10 +293,10 @@ KGSGO = RecipeKind("kifu.recipes.schema:KgsgoRecipe", "kifu.recipes.kgsgo:build_
 """Recipes without the key `kind`."""
 
 KINDS = {
-    "examples": RecipeKind("kifu.recipes.schema:ExamplesRecipe", "kifu.recipes.examples:build_examples", ("sets",)),
-    "katago": RecipeKind("kifu.katago.select:KatagoRecipe", "kifu.katago.build:build_katago", ("sets",)),
+    "examples": RecipeKind("kifu.recipes.schema:ExamplesRecipe", "kifu.recipes.examples:write_examples", ("sets",)),
+    "katago": RecipeKind("kifu.katago.select:KatagoRecipe", "kifu.katago.build:write_rows", ("sets",)),
     "olf-archive": RecipeKind("kifu.recipes.schema:OlfArchiveRecipe", "kifu.recipes.olf_archive:build_archive"),
-    "tokens": RecipeKind("kifu.recipes.schema:TokensRecipe", "kifu.recipes.examples:build_tokens", ("sets",)),
+    "tokens": RecipeKind("kifu.recipes.schema:TokensRecipe", "kifu.recipes.examples:write_tokens", ("sets",)),
     "training": RecipeKind("kifu.recipes.training:TrainingRecipe"),
 }
 """The kinds of recipes, by the value of the key `kind`."""

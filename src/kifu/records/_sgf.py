@@ -540,7 +540,9 @@ def skip_tree(data: Bytes, i: Int, stop: Int, charset: Int, depth: Int, row: npt
                 row[raw.WARNINGS] |= repair
                 i = after
                 continue
-            if not (raw.is_letter(c) or raw.is_digit(c) or c == raw.SEMICOLON):
+            size = tokens.semicolon(data, i, stop)
+            i += max(size - 1, 0)
+            if size == 0 and not (raw.is_letter(c) or raw.is_digit(c) or c == tokens.COMMA):
                 row[raw.WARNINGS] |= _TEXT_SKIPPED
         i += 1
     row[raw.WARNINGS] |= _TRUNCATED

@@ -38,8 +38,8 @@ _IS_INFO[[name_key(name) - _FIRST_KEY for name in GAME_INFO]] = 1
 _IS_ROOT = _IS_INFO.copy()
 _IS_ROOT[[name_key(name) - _FIRST_KEY for name in ("AP", "CA", "FF", "GM", "ST", "SZ")]] = 1
 
-SMALL_NAMES, OUTERMOST = 1, 2
-"""Bits of a node's style: the record's first name has small letters; no variation is open."""
+SMALL_NAMES, OUTERMOST, ROOT = 1, 2, 4
+"""Bits of a node's style: the record's first name has small letters; no variation is open; it is the root."""
 
 _LOOK_AHEAD = 4096
 """Bytes after the first ] of a value in which `find_close` looks for the one that ends it, to bound time."""
@@ -54,7 +54,7 @@ _TEXT_SKIPPED = int(ParseWarning.TEXT_SKIPPED)
 _CLOSED_EARLY = int(ParseWarning.CLOSED_EARLY)
 _UNESCAPED_BRACKET = int(ParseWarning.UNESCAPED_BRACKET)
 
-_COMMA = ord(",")
+COMMA = ord(",")
 
 _ESC, _DOLLAR = 0x1B, ord("$")
 _IS_SPECIAL = np.zeros(256, np.uint8)  # bytes at which `find_end` stops to look
@@ -72,10 +72,10 @@ def is_pair(c: Int, charset: Int) -> Any:
 
 @inline_kernel
 def find_end(data: Bytes, i: Int, stop: Int, charset: Int) -> tuple[Int, Int]:
-    r"""Return the position of the first ] of a value that no \ hides, and the number of [ before it.
+    r"""Return the position of the first ] of a value that no \ hides, and the number of [ before it that no \] closes.
 
-    A value without one ends at the next record (`begins_record`), or at `stop`. Characters of two bytes between ESC $ and
-    ESC, as in ISO-2022-JP, are skipped.
+    A value without one ends at the next record (`begins_record`), or at `stop`. Characters of two bytes between ESC $
+    and ESC, as in ISO-2022-JP, are skipped.
     """
     opened = 0
     while i < stop:
@@ -90,6 +90,8 @@ def find_end(data: Bytes, i: Int, stop: Int, charset: Int) -> tuple[Int, Int]:
                 opened += 1
             else:
                 i += 1
+                if i < stop and data[i] == raw.RIGHT:
+                    opened = max(opened - 1, 0)
         elif c == raw.OPEN:
             if begins_record(data, i, stop):
                 return i, opened
@@ -158,7 +160,7 @@ def opens_record(data: Bytes, i: Int, stop: Int) -> Any:
 @inline_kernel
 def skip_separators(data: Bytes, i: Int, stop: Int) -> Int:
     """Skip white space and commas."""
-    while i < stop and (data[i] <= raw.SPACE or data[i] == _COMMA):
+    while i < stop and (data[i] <= raw.SPACE or data[i] == COMMA):
         i += 1
     return i
 
@@ -223,6 +225,27 @@ def is_usual(data: Bytes, i: Int, stop: Int) -> Any:
     return data[i + 1] == raw.LEFT or (raw.is_capital(data[i + 1]) and data[i + 2] == raw.LEFT)
 
 
+@inline_kernel
+def open_parentheses(data: Bytes, i: Int, stop: Int, charset: Int) -> tuple[Int, Int]:
+    """Return the numbers of open parentheses in a text, of those before a ; and of others."""
+    parentheses, remarks = 0, 0
+    while i < stop:
+        c = byte(data, i)
+        if c == raw.ESCAPE or is_pair(c, charset):
+            i += 1
+        elif c == raw.OPEN:
+            if semicolon(data, raw.skip_space(data, i + 1, stop), stop) > 0:
+                parentheses += 1
+            else:
+                remarks += 1
+        elif c == raw.CLOSE and remarks > 0:
+            remarks -= 1
+        elif c == raw.CLOSE:
+            parentheses = max(parentheses - 1, 0)
+        i += 1
+    return parentheses, remarks
+
+
 @kernel
 def find_close(data: Bytes, i: Int, end: Int, stop: Int, charset: Int, opened: Int, style: Int) -> Int:
     r"""Return the ] behind which a value with unescaped brackets ends, or -1 if its first ] ends it.
@@ -241,28 +264,12 @@ def find_close(data: Bytes, i: Int, end: Int, stop: Int, charset: Int, opened: I
     if opened == 0 and is_followed(data, end + 1, stop, style):
         return -1
     has_bracket = is_owed = opened > 0
-    parentheses, remarks, last = 0, 0, raw.RIGHT  # open ones with a ; and without
-    while i < end:
-        c = byte(data, i)
-        if c == raw.ESCAPE or is_pair(c, charset):
-            i += 1
-        elif c == raw.OPEN:
-            if semicolon(data, raw.skip_space(data, i + 1, end), end) > 0:
-                parentheses += 1
-            else:
-                remarks += 1
-        elif c == raw.CLOSE:
-            if remarks > 0:
-                remarks -= 1
-            else:
-                parentheses = max(parentheses - 1, 0)
-        i += 1
+    parentheses, remarks = open_parentheses(data, i, end, charset)
     i = skip_separators(data, end + 1, stop)
     is_text = parentheses > 0 or not is_followed(data, i, stop, style)
     if i < stop:
         is_text = is_text or data[i] == raw.OPEN or (remarks > 0 and data[i] == raw.CLOSE)
-    i = end + 1
-    stop_at = min(stop, end + _LOOK_AHEAD)
+    i, last, stop_at = end + 1, raw.RIGHT, min(stop, end + _LOOK_AHEAD)
     while i < stop_at:
         c = byte(data, i)
         if c == raw.LEFT:
@@ -340,6 +347,7 @@ def next_name(data: Bytes, i: Int, stop: Int, charset: Int, style: Int) -> tuple
         if c == raw.CLOSE:
             after = raw.skip_space(data, i + 1, stop)
             is_text = (junk or style & OUTERMOST != 0) and is_named(data, after, stop, style)
+            is_text = is_text and (style & ROOT != 0 or not is_root_name(data, after, stop))
             if not is_text and (after >= stop or data[after] != raw.RIGHT):
                 break
             junk = True  # a property or ] follows, as no ) of a game
@@ -349,11 +357,11 @@ def next_name(data: Bytes, i: Int, stop: Int, charset: Int, style: Int) -> tuple
             junk, i = True, skip_remark(data, i, stop)
         elif c == raw.LEFT:
             end, i, repair = read_value(data, i + 1, stop, charset, style)
-            junk = junk or repair != 0
+            junk = junk or repair & _TEXT_SKIPPED != 0
             if i == end:
                 break
             continue
-        elif c > raw.SPACE and c != _COMMA and c != raw.CLOSE:
+        elif c > raw.SPACE and c != COMMA and c != raw.CLOSE:
             junk = True
         i += 1
     return min(i, stop), junk
@@ -401,18 +409,27 @@ def read_name(data: Bytes, i: Int, stop: Int) -> tuple[Int, Int, bool]:
 def style_of(data: Bytes, i: Int, stop: Int) -> Int:
     """Return the style of a root whose first name is at `i`, after white space."""
     _end, _key, small = read_name(data, raw.skip_space(data, i, stop), stop)
-    return OUTERMOST | (SMALL_NAMES if small else 0)
+    return OUTERMOST | ROOT | (SMALL_NAMES if small else 0)
 
 
 @inline_kernel
 def node_style(style: Int, depth: Int) -> Int:
-    """Return the style of a node, given one of the same record and the number of open parentheses."""
+    """Return the style of a later node, given one of the same record and the number of open parentheses."""
     return style & SMALL_NAMES | (OUTERMOST if depth == 1 else 0)
 
 
 @inline_kernel
 def coordinate(letter: Int) -> Int:
     return np.int64(_COORDINATE[letter])
+
+
+@kernel
+def has_name(data: Bytes, i: Int, stop: Int) -> bool:
+    """Return whether a [ in a value follows a capital, so that a ] before may be lost."""
+    for k in range(i + 1, stop):
+        if data[k] == raw.LEFT and raw.is_capital(data[k - 1]):
+            return True
+    return False
 
 
 @inline_kernel
@@ -434,7 +451,7 @@ def read_value(data: Bytes, i: Int, stop: Int, charset: Int, style: Int) -> tupl
         return end, after, 0
     close = find_close(data, i, end, stop, charset, opened, style)
     if close < 0:
-        return end, after, 0
+        return end, after, _UNESCAPED_BRACKET if opened > 0 and has_name(data, i, end) else 0
     return (close, close + 1, _UNESCAPED_BRACKET) if opened > 0 else (end, close + 1, _TEXT_SKIPPED)
 
 

@@ -14,8 +14,9 @@ from kifu.kernel import inline_kernel, kernel
 from kifu.records._bytes import ESCAPE, LEFT, LINE_FEED, SPACE, Int, is_utf8
 from kifu.records._sgf_tokens import end_of_value, find_game
 from kifu.records.games import FIELD_LIMIT, FIELDS, Bytes, ParsedBlock, TextFields
-from kifu.records.sgf import as_array, charset_of, root_of
-from kifu.records.text import choose_codec, detect_codec, keeps_utf8, simple_text
+from kifu.records.meta import FOX_KOMI
+from kifu.records.sgf import NAMES, as_array, charset_of, decode_value, root_of
+from kifu.records.text import STATEFUL, choose_codec, codec_named, detect_codec, keeps_utf8, simple_text
 
 Spans = npt.NDArray[np.int64]
 _Mask = npt.NDArray[np.bool_]
@@ -30,6 +31,7 @@ BROKEN = 16  # contains white space other than spaces
 _CODEC_BYTES = 1 << 20
 
 _FIELD_CHARSET = FIELDS.index("charset")
+_NAME_OF_FIELD = dict(enumerate(NAMES))
 _PLAYERS = ("black", "white")
 _UTF8 = "utf_8"
 _WHITE_SPACE = bytes(range(33))  # as in the SGF scanner, control characters included
@@ -112,7 +114,7 @@ def record_codec(record: bytes, properties: Mapping[str, Sequence[bytes]], chars
     values = (value for values in properties.values() for value in values if len(value) <= FIELD_LIMIT)
     sizes = accumulate(map(len, kept := list(values)))
     text = b"\n".join(v for v, s in zip(kept, sizes) if s <= _CODEC_BYTES)
-    if text.isascii():
+    if text.isascii() and not (ca and codec_named(ca[0]) in STATEFUL):
         return "utf_8"
     data = as_array(record)
     out = np.empty(min(len(data), FIELD_LIMIT), np.uint8)
@@ -156,14 +158,14 @@ def _sgf_codecs(parsed: ParsedBlock, charset_kind: Bytes) -> dict[int, str]:
     """Return game -> codec for all games that are not certain to be UTF-8.
 
     The charset is that of all values of a root. It is UTF-8 if the whole record is, unless CA names a double-byte
-    charset.
+    charset, or one of seven bits.
     """
     games, data = parsed.games, parsed.block.data
     whole = np.empty(len(games), np.uint8)
     byte_kinds(data, games.start, games.stop, whole)
     doubtful = whole & NOT_UTF8 != 0
-    if (whole & BEYOND_ASCII).any():
-        doubtful |= (whole & BEYOND_ASCII != 0) & ~_keep_utf8(parsed.text_fields, charset_kind)
+    is_double_byte, is_stateful = _classify_charsets(parsed.text_fields, charset_kind)
+    doubtful |= (whole & BEYOND_ASCII != 0) & is_double_byte | is_stateful
     assert parsed.properties is not None
     codecs = {}
     for g in np.flatnonzero(doubtful).tolist():
@@ -172,14 +174,16 @@ def _sgf_codecs(parsed: ParsedBlock, charset_kind: Bytes) -> dict[int, str]:
     return codecs
 
 
-def _keep_utf8(text_fields: TextFields, charset_kind: Bytes) -> _Mask:
-    """Return [G] whether the CA of each game keeps UTF-8 text as it is. Each distinct CA is checked once."""
+def _classify_charsets(text_fields: TextFields, charset_kind: Bytes) -> tuple[_Mask, _Mask]:
+    """Return [G] whether the CA of each game may change UTF-8 text, and ASCII. Each distinct CA is checked once."""
     names = pa.Array.from_buffers(
         pa.binary(), len(charset_kind), _buffers(text_fields, _FIELD_CHARSET, charset_kind & BLANK != 0, {})
     ).dictionary_encode("encode")
-    keeps = np.array([keeps_utf8(name) for name in names.dictionary.to_pylist()], bool)
     of_game: npt.NDArray[np.int32] = names.indices.to_numpy()
-    return keeps[of_game]
+    distinct = names.dictionary.to_pylist()
+    is_double_byte = np.array([not keeps_utf8(name) for name in distinct], bool)
+    is_stateful = np.array([bool(name) and codec_named(name) in STATEFUL for name in distinct], bool)
+    return is_double_byte[of_game], is_stateful[of_game]
 
 
 def _codecs(text_fields: TextFields, kinds: Bytes) -> dict[int, str]:
@@ -192,7 +196,7 @@ def _raw(text_fields: TextFields, f: int, g: int) -> bytes:
 
 
 def _decode_value(parsed: ParsedBlock, f: int, g: int, codec: str) -> bytes:
-    value = _raw(parsed.text_fields, f, g).decode(codec, "replace")
+    value = decode_value(_NAME_OF_FIELD.get(f, ""), _raw(parsed.text_fields, f, g), codec)
     return (simple_text(value) if parsed.format == "sgf" else value).encode("utf-8", "replace")
 
 
@@ -220,9 +224,22 @@ def _buffers(
     return [valid, pa.py_buffer(offset), pa.py_buffer(data)]
 
 
+def translate_fox(text: Mapping[str, pa.StringArray]) -> Mapping[str, pa.StringArray]:
+    """Return text of SGF with Fox's overtime, TC[3]TT[30], and komi, KM[50] for half a point, as others spell them."""
+    import pyarrow.compute as pc
+
+    periods = pc.binary_join_element_wise(text["periods"], text["period_seconds"], "x")
+    periods = pc.if_else(pc.equal(periods, "0x0"), None, periods)
+    komi, is_fox = text["komi"], text["server"].is_valid()
+    for hundredths, points in FOX_KOMI.items():
+        komi = pc.if_else(pc.and_(is_fox, pc.equal(komi, hundredths)), points, komi)
+    overtime = pc.coalesce(text["overtime"], pc.binary_join_element_wise(periods, "byo-yomi", " "))
+    return {**text, "overtime": overtime, "komi": komi}
+
+
 def _spaced(names: pa.StringArray) -> pa.StringArray:
     """Replace "_" by a space in player names of OLF; a name of nothing else becomes null."""
-    import pyarrow.compute as pc  # slow to load, and only OLF needs it
+    import pyarrow.compute as pc
 
     spaced = pc.replace_substring(names, "_", " ")
     return pc.if_else(pc.equal(pc.utf8_trim(spaced, " "), ""), None, spaced)

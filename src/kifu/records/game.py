@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from kifu.arrays import MoveArrays
 from kifu.errors import DropReason, GameError, IllegalMove, RecordError, printable
 from kifu.go.board import Board
 from kifu.point import BLACK, NO_POINT, POINT_MASK, SGF_LETTERS, WHITE, WHITE_BIT, check_size, to_sgf
@@ -24,16 +25,16 @@ from kifu.records.games import (
     TO_PLAY_UNSET,
     GameArrays,
     LeftOut,
-    MoveArrays,
     ParsedBlock,
     ParseWarning,
 )
-from kifu.records.meta import Result, parse_komi
+from kifu.records.meta import FOX_KOMI, Result, parse_komi
 from kifu.records.parse import parse_block
 from kifu.records.paths import AnyPath
 from kifu.records.ranks import Rank
 from kifu.records.sgf import (
     as_block,
+    decode_value,
     final_setup,
     format_root,
     is_simple_text,
@@ -166,7 +167,7 @@ class Game:
 
         Bytes outside the record's charset become U+FFFD. Line breaks and tabs of one-line texts become spaces.
         """
-        value = self.raw(name).decode(self.codec, "replace")
+        value = decode_value(name, self.raw(name), self.codec)
         return simple_text(value) if is_simple_text(name) else unescape(value)
 
     @property
@@ -187,7 +188,8 @@ class Game:
     @property
     def komi(self) -> float | None:
         """KM in points, see `kifu.records.meta.parse_komi`; `text("KM")` is the text in the record."""
-        return parse_komi(self.text("KM"))
+        is_fox = any(value.startswith(b"foxwq") for value in self.properties.get("AP", ()))
+        return parse_komi(FOX_KOMI.get(self.text("KM"), self.text("KM")) if is_fox else self.text("KM"))
 
     @property
     def date(self) -> str:

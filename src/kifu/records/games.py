@@ -12,12 +12,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import IntFlag
-from typing import NamedTuple
+from itertools import islice
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from kifu.errors import DropReason, GameError, SourceError, printable
+from kifu.arrays import PLAYED, MoveArrays
+from kifu.errors import DropReason, SourceError, printable
 from kifu.io import utf8_name
 
 Bytes = npt.NDArray[np.uint8]
@@ -38,10 +40,11 @@ FIELD_LIMIT = 64 << 10
 
 FIELDS = (
     "black", "white", "black_rank", "white_rank", "result", "komi", "date", "time", "overtime", "rules", "event",
-    "round", "place", "title", "charset", "periods", "period_seconds", "game_type",
+    "round", "place", "title", "charset", "periods", "period_seconds", "server", "game_type", "programs",
 )  # fmt: skip
 """Text fields of a game: PB, PW, BR, WR, RE, KM, DT, TM, OT, RU, EV, RO, PC, GN and CA of SGF, in this order, TC and
-TT, in which Fox writes its overtime, and gtype of KataGo's comment on the root.
+TT, in which Fox writes its overtime, AP if it is Fox's, gtype of KataGo's comment on the root, and the players that the
+server marks as programs, as in the catalogue's column `program`.
 """
 
 
@@ -155,68 +158,15 @@ class ParseWarning(IntFlag):
     OTHER_CHARSET = 1 << 23  # values end by another character set than CA names, or than the ASCII of a record without
     INFO_AFTER_ROOT = 1 << 24  # players, result and the like in a later node: used if the root lacks them
     CLOSED_EARLY = 1 << 25  # nodes follow the ) that should be the last of the game: used
-    UNESCAPED_BRACKET = 1 << 26  # a value has brackets without a \: it ends at a later ] than its first
+    UNESCAPED_BRACKET = 1 << 26  # a value has a [ without a \]: it may end at a later ] than its first
     MOVE_SKIPPED = 1 << 27  # a node has a further move of the same colour, or after text: the first is used
 
 
-_PLAYED = {
-    "width": np.uint8, "height": np.uint8, "moves": np.uint16, "move_offset": np.int64, "setup": np.uint16,
-    "setup_ply": np.uint16, "setup_offset": np.int64, "root_setup": np.uint16,
-}  # fmt: skip
-"""The arrays of `MoveArrays` and their types."""
-
-ARRAYS: Mapping[str, type] = _PLAYED | {
+ARRAYS: Mapping[str, type] = PLAYED | {
     "to_play": np.uint8, "handicap": np.int16, "warnings": np.uint32, "drop": np.uint8, "member": np.int32,
     "block_index": np.int32, "start": np.int64, "stop": np.int64,
 }  # fmt: skip
 """The arrays of `GameArrays` and their types."""
-
-
-@dataclass(frozen=True, slots=True)
-class MoveArrays:
-    """The part of `GameArrays` that a replay needs; see there.
-
-    Kernels index memory by these arrays without checking them, so they are checked here, once. Points of moves and
-    setup may have any value: a replay stops at the first one that is not on the board.
-    """
-
-    width: npt.NDArray[np.uint8]
-    height: npt.NDArray[np.uint8]
-    moves: npt.NDArray[np.uint16]
-    move_offset: npt.NDArray[np.int64]
-    setup: npt.NDArray[np.uint16]
-    setup_ply: npt.NDArray[np.uint16]
-    setup_offset: npt.NDArray[np.int64]
-    root_setup: npt.NDArray[np.uint16]
-
-    def __post_init__(self) -> None:
-        """Raise GameError if the arrays do not fit each other."""
-        games = len(self.width)
-        lengths = {"height": games, "root_setup": games, "setup_ply": len(self.setup)}
-        lengths |= {"move_offset": games + 1, "setup_offset": games + 1}
-        for name, dtype in _PLAYED.items():
-            array = getattr(self, name)
-            shape = (lengths.get(name, len(array)),)
-            if not isinstance(array, np.ndarray) or array.dtype != dtype or array.shape != shape:
-                actual = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else type(array).__name__
-                raise GameError(f"{name} must be {np.dtype(dtype)} {shape}, got {actual}")
-        for name, offset, values in (("moves", self.move_offset, self.moves), ("setup", self.setup_offset, self.setup)):
-            if offset[0] < 0 or offset[-1] > len(values) or np.any(offset[1:] < offset[:-1]):
-                raise GameError(f"the offsets of {name} must ascend within 0 to {len(values)}, got {str(offset)[:80]}")
-        moves = np.diff(self.move_offset)
-        if moves.max(initial=0) > MAX_MOVES + 1:  # predictions add a pass of the side to move
-            raise GameError(f"a game must have at most {MAX_MOVES:,} moves, got {moves.max():,}")
-        stones = np.diff(self.setup_offset)
-        if np.any(wrong := self.root_setup > stones):
-            g = int(np.argmax(wrong))
-            raise GameError(f"root_setup of game {g} must be <= {stones[g]}, got {self.root_setup[g]}")
-        self._check_plies()
-
-    def _check_plies(self) -> None:
-        falls = np.flatnonzero(self.setup_ply[1:] < self.setup_ply[:-1]) + 1
-        if len(falls) and len(within := falls[~np.isin(falls, self.setup_offset)]):
-            before, after = self.setup_ply[within[0] - 1 : within[0] + 1].tolist()
-            raise GameError(f"setup_ply of a game must not decrease, got {after} after {before}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -518,6 +468,44 @@ def assemble(record_format: str, block: RecordBlock, games: Sequence[SingleGame]
         codecs=[game.codec for game in games],
         seconds=_seconds(games),
     )
+
+
+_GAMES_ALWAYS, _BYTES_PER_GAME = 64, 1024
+"""A member may have this many games plus one for each kibibyte; the rest is one more row, `TOO_LARGE`."""
+
+_NOT_JUNK = bytes(range(33)) + b"\xef\xbb\xbf"
+
+
+def read_members(
+    record_format: str,
+    block: RecordBlock,
+    find_games: Callable[[bytes], Iterable[Any]],
+    read_game: Callable[[bytes, Any, ParseWarning], SingleGame],
+) -> ParsedBlock:
+    """Read every game of a block in a format whose files may be joined.
+
+    The functions yield the spans of a member's games, each with its `start`, and return the game of a span, whose
+    `start` and `stop` are places in the member.
+    """
+    games = []
+    for k in range(len(block)):
+        start, stop, drop = int(block.start[k]), int(block.stop[k]), DropReason(block.drop[k])
+        text = block.data[start:stop].tobytes() if drop == DropReason.KEPT else b""
+        most = _GAMES_ALWAYS + len(text) // _BYTES_PER_GAME
+        spans = list(islice(find_games(text), most + 1)) if text else []
+        if not spans:
+            games.append(SingleGame(k, start, stop, drop=drop or DropReason.NO_RECORD))
+            continue
+        is_junk = text[: spans[0].start].strip(_NOT_JUNK)
+        warnings = [ParseWarning.JUNK_BEFORE if is_junk else ParseWarning(0)] + [ParseWarning.LATER_GAME] * most
+        found = [read_game(text, span, warning) for span, warning in zip(spans[:most], warnings)]
+        if len(spans) > most:
+            found.append(SingleGame(k, spans[most].start, len(text), drop=DropReason.TOO_LARGE))
+        games += [
+            replace(game, member=k, index=index, start=start + game.start, stop=start + game.stop)
+            for index, game in enumerate(found)
+        ]
+    return assemble(record_format, block, games)
 
 
 def _offsets(lengths: Sequence[int]) -> npt.NDArray[np.int64]:

@@ -18,7 +18,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import islice
 
 import numpy as np
 
@@ -34,16 +33,13 @@ from kifu.records.games import (
     RecordBlock,
     RecordFormat,
     SingleGame,
-    assemble,
+    read_members,
 )
-from kifu.records.meta import parse_date, result_text
+from kifu.records.meta import komi_text, parse_date, parse_komi, result_text
 from kifu.records.ranks import Rank
 from kifu.records.text import choose_codec, decodes
 
 _SIZE = 19
-
-_GAMES_ALWAYS, _BYTES_PER_GAME = 64, 1024
-"""A member may have this many games plus one for each kibibyte; the rest is one more row, `TOO_LARGE`."""
 
 MAX_STONES = 9
 """The largest handicap whose stones are known."""
@@ -74,7 +70,7 @@ def read_gib(block: RecordBlock) -> ParsedBlock:
     more than 65,535 moves is `DropReason.TOO_LARGE`, and so is the rest of a member that has more games than its
     bytes / 1,024 + 64. The first 64 KiB of a header are read.
     """
-    return assemble("gib", block, [game for k in range(len(block)) for game in _read_member(block, k)])
+    return read_members("gib", block, _find_games, _read_game)
 
 
 @dataclass(slots=True)
@@ -88,24 +84,6 @@ class _Span:
     lines: int | None = None
     lines_stop: int | None = None
     closed: bool = False
-
-
-def _read_member(block: RecordBlock, k: int) -> list[SingleGame]:
-    start, stop, drop = int(block.start[k]), int(block.stop[k]), DropReason(block.drop[k])
-    text = block.data[start:stop].tobytes() if drop == DropReason.KEPT else b""
-    most = _GAMES_ALWAYS + len(text) // _BYTES_PER_GAME
-    spans = list(islice(_find_games(text), most + 1))
-    if not spans:
-        return [SingleGame(k, start, stop, drop=drop or DropReason.NO_RECORD)]
-    is_junk = text[: spans[0].start].removeprefix(_BOM).strip(_BLANKS + b"\r\n")
-    first = ParseWarning.JUNK_BEFORE if is_junk else ParseWarning(0)
-    games = [_read_game(text, span, first if span is spans[0] else ParseWarning.LATER_GAME) for span in spans[:most]]
-    if len(spans) > most:
-        games.append(replace(_NO_GAME, start=spans[most].start, stop=len(text), drop=DropReason.TOO_LARGE))
-    return [
-        replace(game, member=k, index=index, start=start + game.start, stop=start + game.stop)
-        for index, game in enumerate(games)
-    ]
 
 
 def _find_games(text: bytes) -> Iterator[_Span]:
@@ -331,7 +309,8 @@ def _result(values: Mapping[str, str]) -> str:
 def _komi(values: Mapping[str, str]) -> str:
     tenths = _first_number(values, "GONGJE", "GAMEGONGJE", "G")
     if tenths is None:
-        return ""
+        words = parse_komi(re.split("[:\uff1a]", values.get("GAMECONDITION", ""))[-1])  # Even : Black 6.5 Dum
+        return "" if words is None else komi_text(words)
     return f"{tenths / 10:g}" if abs(tenths) < 1000 else f"{tenths / 10:.1f}"  # KM[100] would be read as hundredths
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, TypeAlias
@@ -26,7 +26,7 @@ _UNIT = (
 _DURATION = r"(?P<number>\d{1,9}(?:[.,]\d{1,9})?)"
 _PART = lazy_pattern(rf"{_DURATION}\s*{_UNIT}", re.IGNORECASE)
 _FILLERS = lazy_pattern(
-    r"\b(?:each|per|a|player|side|and|main|time|absolute)\b|各|每方|每人|持ち時間|制限時間|用时|用時|각자?|[.,;:+()]",
+    r"\b(?:each|per|a|player|side|and|main|time|absolute)\b|各|每方|每人|持ち時間|制限時間|用时|用時|각자?|[.,;:()]",
     re.IGNORECASE,
 )
 _CLOCK = lazy_pattern(r"(?:(\d{1,4}):)?(\d{1,4}):(\d\d)")
@@ -41,17 +41,21 @@ OvertimeKind: TypeAlias = Literal["byo-yomi", "canadian", "fischer", "simple"]
 
 _AMOUNT = rf"(?:(?P<clock>\d{{1,2}}:\d\d(?::\d\d)?)|{_DURATION}\s*{_UNIT}?)"
 _COUNT = r"(?P<count>[1-9]\d{0,4})"
-_PERIODS = r"(?:byo[-\s]?yomi|byo|japanese|periods?|秒読み|读秒|讀秒|초읽기)"
+_BYO_YOMI = r"byo[-\s]?yomi|byo|japanese|秒読み|读秒|讀秒|초?읽기"
+_PERIODS = rf"(?:{_BYO_YOMI}|periods?)"
 _SPAN = r"(?P<span>\d{1,4}[^+/*]{0,40}?)"
 _FORMS: tuple[tuple[OvertimeKind, str], ...] = (
     (
         "byo-yomi",
         rf"(?:{_PERIODS}[\s:]*)?{_COUNT}\s*(?:[回회次]?\s*[x*\xd7]|times|periods? of)\s*{_AMOUNT}\s*{_PERIODS}?",
     ),
-    ("byo-yomi", rf"(?:{_PERIODS}[\s:]*)?{_AMOUNT}\s*[x*\xd7]?\s*{_COUNT}\s*(?:回|회|次)\s*{_PERIODS}?"),
+    (
+        "byo-yomi",
+        rf"(?:{_PERIODS}[\s:]*)?{_AMOUNT}\s*(?:[x*\xd7]|{_PERIODS})?\s*{_COUNT}\s*(?:[回회次]|periods?)\s*{_PERIODS}?",
+    ),
     ("byo-yomi", rf"(?:{_PERIODS}[\s:]*)?{_DURATION}\s*{_UNIT}\s*[x*\xd7]\s*{_COUNT}\s*(?:回|회|次|times|periods?)?"),
-    ("byo-yomi", rf"(?:{_PERIODS}[\s:]*)?{_COUNT}\s*(?:回|회|次|periods?)\s*(?:of)?\s*{_AMOUNT}"),
-    ("byo-yomi", rf"{_AMOUNT}\s*(?:(?:per|a|/)\s*move|{_PERIODS})"),
+    ("byo-yomi", rf"(?:{_PERIODS}[\s:]*)?{_COUNT}\s*(?:[回회次]|periods?)\s*(?:of)?\s*{_AMOUNT}\s*{_PERIODS}?"),
+    ("byo-yomi", rf"{_AMOUNT}\s*(?:(?:per|a|/)\s*move|{_BYO_YOMI})"),
     ("canadian", rf"(?:canadian[\s:]*)?{_COUNT}\s*(?:stones?|moves?)?\s*(?:/|in|per)\s*{_AMOUNT}\s*(?:canadian)?"),
     ("fischer", rf"(?:fischer[\s:]*\+?|\+)\s*{_AMOUNT}\s*(?:(?:per|a|/)\s*move)?"),
     ("fischer", rf"{_AMOUNT}\s*fischer"),
@@ -62,12 +66,6 @@ _FORMS: tuple[tuple[OvertimeKind, str], ...] = (
     ("canadian", rf"{_SPAN}\s*(?:per|/)\s*{_COUNT} stones(?: canadian byoyomi)?"),
     ("fischer", rf"with {_SPAN} extra per move"),
 )
-_MAIN_BEFORE = lazy_pattern(
-    r"(?:[a-z ]{1,20}:\s*)?(?P<main>\d{1,4} (?:days?|hours?)(?: and \d{1,2} hours?)?)\s+(?:\+\s*|(?=with))",
-    re.IGNORECASE,
-)
-"""The main time that DGS writes before an overtime, behind the name of its kind in some versions."""
-
 _OVERTIMES = tuple((kind, lazy_pattern(form, re.IGNORECASE)) for kind, form in _FORMS)
 
 _MOVES = 120
@@ -171,18 +169,35 @@ _WINNER_ONLY = lazy_pattern(
 )
 _MARGIN = lazy_pattern(
     r"(?P<whole>(?:\d+(?:[.,]\d*)?|[.,]\d+)(?!\d*\s*/))?\s*+又?\s*+(?:(?P<part>\d++)\s*+/\s*+(?P<parts>0*[1-9]\d*))?"
-    r"\s*+(?P<stones>子)?[目집]?\s*+(?P<half>半|반)?\s*+(?P<half_stone>子)?[目집]?"
+    r"\s*+(?P<stones>子)?[目집호]?\s*+(?P<half>半|반)?\s*+(?P<half_stone>子)?[目집호]?"
 )
 _ONLY_REASON = lazy_pattern(
     rf"中押し?|中盘|中盤|불계|(?=[^\s]){_MARGIN.pattern}\s*(?:points?|pts?|moku)?", re.IGNORECASE
 )
-_SIGNED = lazy_pattern(r"[-+]\s*[-+]\s*$|\s-$")
-_MORE_OF_NUMBER = lazy_pattern(r"(?:[-+.,:'_]|e[-+]?)\d|x[\da-f]|(?:e|inf|nan)\b", re.IGNORECASE)
-"""After the digits of a malformed number, such as 1e308, 0x10, 1_000 or 1.2.3; `_SIGNED` precedes -5 and +-5."""
+_LESS_OF_NUMBER = lazy_pattern(r"[-+]\s*[-+]\s*$|\s-$|[目집子호百千万萬廿卅]\s*$")
+_MORE_OF_NUMBER = lazy_pattern(
+    r"(?:[-+.,:'_]|e[-+]?|\s*)\d|x[\da-f]|(?:e|inf|nan)\b|\S?[半반]|\s*(?:[百千万萬十]|hundred|thousand)", re.IGNORECASE
+)
+"""After the digits of a malformed number, such as 1e308, 0x10, 1_000, 1.2.3 or 1 2; `_LESS_OF_NUMBER` precedes the
+digits of -5 and +-5, and a half without its whole number.
+"""
 _FIRST_NUMBER = lazy_pattern(r"(?:(?<![^\s+])[.,])?\d|半|반")
-_NUMBER_WORDS = ["half", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
-_NUMBERS = {word: str(number or "1/2") for number, word in enumerate(_NUMBER_WORDS)}
-_NUMBER_WORD = lazy_pattern(rf"\b(?:and )?(?:an? )?({'|'.join(_NUMBERS)})(?: an?)?\b", re.IGNORECASE)
+
+_NUMBER_NAMES = (
+    "one 한,two 두,three 세 석,four 네 넉,five 다섯,six 여섯,seven 일곱,eight 여덟,nine 아홉,ten 열,eleven,twelve,"
+    "thirteen,fourteen,fifteen,sixteen,seventeen,eighteen,nineteen,twenty 스물 스무,thirty 서른,forty 마흔,fifty 쉰,"
+    "sixty 예순,seventy 일흔,eighty 여든,ninety 아흔"
+)
+_NUMBER_VALUES = (*range(1, 20), *range(20, 100, 10))
+_NUMBERS = {name: n for n, names in zip(_NUMBER_VALUES, _NUMBER_NAMES.split(",")) for name in names.split()}
+_ENGLISH, _KOREAN = ("|".join(name for name in _NUMBERS if name.isascii() is each) for each in (True, False))
+_NUMBER_WORD = lazy_pattern(
+    rf"\b(?:and )?(?:an? )?(?:half(?: an?)?|({_ENGLISH})(?:[-\s]({_ENGLISH}))?)\b"
+    rf"|(?<![{_KOREAN}])({_KOREAN})({_KOREAN})?(?=\s*[집호])",
+    re.IGNORECASE,
+)
+_FRACTION = lazy_pattern(r"(\d+)分之(\d+)")
+_STONES_AND_PARTS = lazy_pattern(r"子又?\s*(\d+/\d+)子?")
 _DRAW = lazy_pattern(
     r"0(\.0*)?|draw(n|\s+by\b.*)?|d\+j?|jigo|tie|和棋?|平局|持碁|持棋|ジゴ|무승부|비김|빅", re.IGNORECASE
 )
@@ -195,9 +210,14 @@ _UNFINISHED = lazy_pattern(
 
 _NUMBER = lazy_pattern(r"[+-]?(?:\d+[.,]?\d*|[.,]\d+)")
 _KOMI_WORDS = lazy_pattern(
-    r"^(?:[黑黒]番?|先番)?\s*(?:komi|コミ|[贴貼]目?|덤)?\s*:?\s*|\s*(?:points?|pts?|moku|(?:コミ)?出し?|コミ)$",
+    r"^(?:[黑黒흑]번?番?|先番|black\b)?\s*(?:komi|コミ|[贴貼]目?|덤|공?제)?\s*:?\s*"
+    r"|\s*(?:points?|pts?|moku|(?:コミ)?出し?|コミ|komi|dum|공제)$",
     re.IGNORECASE,
 )
+
+
+FOX_KOMI = {"25": "0.25", "50": "0.5", "75": "0.75"}
+"""What Fox means by a komi below 100: hundredths, too, which other servers cannot mean."""
 
 
 def _seconds(amount: re.Match[str]) -> float:
@@ -213,7 +233,7 @@ def parse_minutes(text: str) -> float | None:
     """Parse a main time, such as "1800" (seconds, as in SGF), "1h30", "90 min", "2 hours each" or "2小时".
 
     "30:00" is minutes and seconds, "1:30:00" hours too. 0 is 0: overtime from the start, or no limit at all. Of a limit
-    of CGoban 1, "10:00(5x1:00)", the main time is used.
+    of CGoban 1, "10:00(5x1:00)", the main time is used, and of "60 minutes + 5 minutes / 30 stones", too.
 
     Returns:
         Minutes; None for any other text.
@@ -223,6 +243,11 @@ def parse_minutes(text: str) -> float | None:
         text = cgoban["main"]
     if re.fullmatch(_DURATION, text):
         text += "s"
+    minutes = _plain_minutes(text)
+    return minutes if minutes is not None else next((minutes for minutes, _ in _split_limit(text)), None)
+
+
+def _plain_minutes(text: str) -> float | None:
     if clock := _CLOCK.fullmatch(text):
         return 60 * int(clock[1] or 0) + int(clock[2]) + int(clock[3]) / 60
     text = _HOURS_AND_MINUTES.sub(r"h \1m", text)
@@ -230,6 +255,22 @@ def parse_minutes(text: str) -> float | None:
     if not parts or _FILLERS.sub("", _PART.sub("", text)).strip():
         return None
     return sum(map(_seconds, parts)) / 60
+
+
+def _split_limit(text: str) -> Iterator[tuple[float, Overtime | None]]:
+    """Yield readings of a limit as minutes of main time and an overtime behind it, None if that is unclear.
+
+    The longest main time comes first. Some versions of DGS write the name of the overtime before the main time.
+    """
+    is_whole = _plain_overtime(text)
+    text = re.sub("^[A-Za-z ]{1,20}: *", "", text)
+    ends = [] if is_whole else [part.end() for part in _PART.finditer(text)]
+    for end in sorted([*ends, *(plus.start() for plus in re.finditer(r" ?\+", text))], reverse=True):
+        minutes, rest = _plain_minutes(text[:end]), text[end:].lstrip(" ,;、")
+        is_unclear = rest.startswith("+") and _plain_overtime(rest)  # Fischer, or byo-yomi
+        overtime = None if is_unclear else _plain_overtime(rest.removeprefix("+").lstrip())
+        if minutes is not None and (overtime or (rest.startswith("+") and _PART.search(rest)) or rest[:7] == "without"):
+            yield minutes, overtime
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +297,7 @@ class Overtime:
 def parse_overtime(text: str) -> Overtime | None:
     """Parse an overtime, such as "5x30 byo-yomi", "25/300 Canadian", "10 fischer", "30秒3回" or "25 stones in 5 min".
 
-    Amounts without a unit are in seconds.
+    Amounts without a unit are in seconds. A main time may precede it, "20m 3x30s".
 
     Returns:
         None for any other text; also for a number alone, whose meaning is unclear.
@@ -264,8 +305,11 @@ def parse_overtime(text: str) -> Overtime | None:
     text = normalize(text)
     if cgoban := _CGOBAN.fullmatch(text):
         text = cgoban["periods"] or f"{cgoban['stones'] or '0'}/{cgoban['by']}"
-    elif main := _MAIN_BEFORE.match(text):
-        text = text[main.end() :]
+    overtime = _plain_overtime(text)
+    return overtime or next((overtime for _, overtime in _split_limit(text)), None)
+
+
+def _plain_overtime(text: str) -> Overtime | None:
     for kind, form in _OVERTIMES:
         if match := form.fullmatch(text):
             parts = match.groupdict()
@@ -275,13 +319,12 @@ def parse_overtime(text: str) -> Overtime | None:
 
 
 def parse_main_before(overtime: str) -> float | None:
-    """Parse the main time that DGS writes in its overtime: "14 days + 1 day per move and 10 extra periods".
+    """Parse the main time in an overtime, as DGS writes it: "14 days + 1 day per move and 10 extra periods".
 
     Returns:
         Minutes; None for any other text.
     """
-    match = _MAIN_BEFORE.match(normalize(overtime))
-    return parse_minutes(match["main"]) if match else None
+    return next((minutes for minutes, _ in _split_limit(normalize(overtime))), None)
 
 
 def thinking_seconds(minutes: float | None, overtime: Overtime | None) -> float | None:
@@ -420,7 +463,7 @@ def _parse_result(text: str) -> tuple[Result, bool]:
         return Result(how="draw"), True
     if _VOID.fullmatch(text):
         return Result(how="void"), True
-    text = _NUMBER_WORD.sub(lambda word: _NUMBERS[word[1].lower()], text)
+    text = _in_digits(text)
     winner, rest = _winner(text)
     if winner is None:
         return Result(), _UNFINISHED.fullmatch(text) is not None
@@ -459,11 +502,20 @@ def _winner(text: str) -> tuple[int | None, str]:
     return next(iter(verdicts.items())) if len(verdicts) == 1 else (None, "")
 
 
+def _in_digits(text: str) -> str:
+    """Return text with English and Korean numbers in digits, and parts of stones before 子: 1又1/4子 for 1子1/4."""
+
+    def spell(word: re.Match[str]) -> str:
+        numbers = [_NUMBERS[name.lower()] for name in word.groups() if name]
+        return word[0] if len(numbers) > 1 and numbers[0] < 10 else str(sum(numbers) or "1/2")
+
+    return _STONES_AND_PARTS.sub(r"又\1子", _FRACTION.sub(r"\2/\1", _NUMBER_WORD.sub(spell, text)))
+
+
 def _margin(text: str) -> float | None:
-    text = re.sub(r"(\d+)分之(\d+)", r"\2/\1", text)
     first = _FIRST_NUMBER.search(text)
     match = _MARGIN.match(text, first.start()) if first else None
-    malformed = match and (_SIGNED.search(text, 0, match.start()) or _MORE_OF_NUMBER.match(text, match.end()))
+    malformed = match and (_LESS_OF_NUMBER.search(text, 0, match.start()) or _MORE_OF_NUMBER.match(text, match.end()))
     margin = _points(match) if match and not malformed else None
     return round(margin, 2) if margin is not None and margin < 10_000 else None
 
@@ -486,6 +538,7 @@ def parse_komi(text: str) -> float | None:
     A whole number of 100 or more without decimals is in hundredths, as Fox writes it (KM[650] is 6.5), unless that is
     not a multiple of a quarter point. Servers that write decimals mean them: KM[-100.00] is a reverse komi of 100
     (KGS). Quarters below 5 are Chinese stones (子) of two points each: KM[3.75] and KM[375] are 7.5; so is "3又3/4子".
+    KM[250] and KM[350] are such stones, too, 5 and 7 points: no rules have a komi of 2.5 or 3.5 points.
 
     Returns:
         Points for White; None for empty or unrecognized text.
@@ -494,11 +547,11 @@ def parse_komi(text: str) -> float | None:
     if _NUMBER.fullmatch(text):
         komi = float(text.replace(",", "."))
         if text.isdigit() and komi >= 100 and komi % 25 == 0:
-            komi /= 100
+            komi *= 0.02 if komi in (250, 350) else 0.01
         if komi % 0.5 == 0.25 and abs(komi) < 5:
             komi *= 2
     else:
-        match = _MARGIN.fullmatch(_KOMI_WORDS.sub("", re.sub(r"(\d+)分之(\d+)", r"\2/\1", text)))
+        match = _MARGIN.fullmatch(_KOMI_WORDS.sub("", _in_digits(text)))
         points = _points(match) if match else None
         if points is None:
             return None

@@ -21,7 +21,8 @@ The format was never published. docs/formats/ngf.md describes what is read and h
 from __future__ import annotations
 
 import re
-from itertools import islice
+from collections.abc import Iterator
+from itertools import chain, islice, pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -38,7 +39,7 @@ from kifu.records.games import (
     RecordBlock,
     RecordFormat,
     SingleGame,
-    assemble,
+    read_members,
 )
 from kifu.records.meta import date_text, komi_text, result_text
 from kifu.records.ranks import Rank
@@ -46,6 +47,17 @@ from kifu.records.text import choose_codec
 
 _MOVE = re.compile(rb"(?:\A|(?<=[\r\n]))[\0-\t\v\f\x0e- ]*PM[^\r\n]{2}([BW][^\r\n]{2})[^\r\n]*")
 """A line of a move, such as PMABBREER: its colour and point. The last two letters repeat the point."""
+
+_BLANKS, _LINE, _END = rb"[\0-\t\v\f\x0e- ]*+", rb"[^\r\n]{0,199}+", rb"(?:\r\n|[\r\n])"
+_NUMBER, _WHOLE_MOVE = _BLANKS + rb"-?[0-9]{1,3}" + _BLANKS + _END, rb"PM[A-Z]{2}[BW][A-Z]{4}"
+_HEADER = re.compile(
+    rb"(?:\A|(?<=[\r\n\]])|(?<=" + _WHOLE_MOVE + rb"))(?!" + _BLANKS + _WHOLE_MOVE + rb")"
+    rb"(?:(?<!\])" + _LINE + _END + _NUMBER + 3 * (_LINE + _END) + 3 * _NUMBER + _BLANKS + rb"[0-9]{4}"
+    rb"|(?:\xef\xbb\xbf)?(?:GI" + _LINE + _END + rb"){6}GI" + _NUMBER + rb")"
+)
+"""The lines of a header up to the date or the size, in the two dialects. Its title may follow a move in one line, so
+the length of lines is limited.
+"""
 
 _CUT_LINE = re.compile(rb"(?:\A|(?<=[\r\n]))[\0-\t\v\f\x0e- ]*P[^\r\n]{0,7}\Z")
 
@@ -60,12 +72,13 @@ def _to_moves(words: list[bytes], size: int) -> npt.NDArray[np.uint16]:
 
 
 def read_ngf(block: RecordBlock) -> ParsedBlock:
-    """Read the game of each member of a block. Never fails: unreadable members give rows with their `DropReason`.
+    """Read every game of a block. Never fails: unreadable members give rows with their `DropReason`.
 
     Time is linear in the bytes; memory is bounded by a few times the bytes. A game of more than 65,535 moves is
-    `DropReason.TOO_LARGE`. The first 64 KiB before the moves, and after them, are read as text.
+    `DropReason.TOO_LARGE`, and so is the rest of a member with more games than its bytes / 1,024 + 64. The first 64 KiB
+    before the moves, and after them, are read as text.
     """
-    return assemble("ngf", block, [_read_member(block, k) for k in range(len(block))])
+    return read_members("ngf", block, _find_games, _read_game)
 
 
 _DEFAULT_SIZE = 19
@@ -74,24 +87,31 @@ _GI_LINES = ("title", "white", "black", "", "", "date", "size", "handicap", "", 
 """The lines of the header, in the two dialects. White comes first; in the second one this is unproven."""
 
 
-def _read_member(block: RecordBlock, k: int) -> SingleGame:
-    data, start, stop, drop = block.data, int(block.start[k]), int(block.stop[k]), DropReason(block.drop[k])
-    text = data[start:stop].data
-    lines = list(islice(_MOVE.finditer(text), MAX_MOVES + 1))
-    first, last = (lines[0].start(), lines[-1].end()) if lines else (stop - start, stop - start)
-    header = bytes(text[: min(first, FIELD_LIMIT)]).removeprefix(b"\xef\xbb\xbf")
+def _find_games(text: bytes) -> Iterator[slice]:
+    """Yield the places of the games: each begins with its header; a part of a game may precede the first one."""
+    headers = (header.start() for header in _HEADER.finditer(text))
+    first = next(headers, len(text))
+    before = text[:first]
+    is_game = _MOVE.search(before) or _number(_read_lines(before[:FIELD_LIMIT].decode("latin-1")).get("size", ""))
+    for start, stop in pairwise(chain([0] * bool(is_game), [first] * (first < len(text)), headers, [len(text)])):
+        yield slice(start, stop)
+
+
+def _read_game(text: bytes, place: slice, warnings: ParseWarning) -> SingleGame:
+    start, stop = place.start, place.stop
+    text = text[place]
+    whole = _HEADER.match(text)
+    lines = list(islice(_MOVE.finditer(text, whole.end() if whole else 0), MAX_MOVES + 1))
+    first, last = (lines[0].start(), lines[-1].end()) if lines else (len(text), len(text))
+    header = text[: min(first, FIELD_LIMIT)].removeprefix(b"\xef\xbb\xbf")
     values = _read_lines(header.decode("latin-1"))  # numbers are ASCII in all character sets
     size, handicap = _number(values.get("size", "")), _number(values.get("handicap", ""))
     side = _DEFAULT_SIZE if size is None else size
-    if drop == DropReason.KEPT and size is None and not lines:
-        drop = DropReason.NO_RECORD
-    elif drop == DropReason.KEPT and not 1 <= side <= MAX_SIZE:
-        drop = DropReason.BAD_SIZE
-    if drop != DropReason.KEPT:
-        return SingleGame(k, start, stop, drop=drop)
+    if not 1 <= side <= MAX_SIZE:
+        return SingleGame(0, start, stop, warnings=warnings, drop=DropReason.BAD_SIZE)
     if len(lines) > MAX_MOVES:
-        return SingleGame(k, start, stop, drop=DropReason.TOO_LARGE)
-    codec, fields = _read_text(header, bytes(text[last : last + FIELD_LIMIT]), handicap)
+        return SingleGame(0, start, stop, warnings=warnings, drop=DropReason.TOO_LARGE)
+    codec, fields = _read_text(header, text[last : last + FIELD_LIMIT], handicap)
     found = {
         ParseWarning.TRUNCATED: (lines and _CUT_LINE.search(text, lines[-1].start())) or "komi" not in values,
         ParseWarning.SIZE_MISSING: size is None,
@@ -99,7 +119,7 @@ def _read_member(block: RecordBlock, k: int) -> SingleGame:
         ParseWarning.HANDICAP_ONE: handicap == 1,
     }
     return SingleGame(
-        member=k,
+        member=0,
         start=start,
         stop=stop,
         width=side,
@@ -109,7 +129,7 @@ def _read_member(block: RecordBlock, k: int) -> SingleGame:
         handicap=NO_HANDICAP if handicap is None else handicap,
         fields=fields,
         codec=codec,
-        warnings=sum(warning for warning, is_found in found.items() if is_found),
+        warnings=sum((warning for warning, is_found in found.items() if is_found), warnings),
     )
 
 

@@ -42,11 +42,10 @@ from kifu.records._json import (
     read_value,
     skip_json_space,
 )
-from kifu.records.decode import decode
+from kifu.records.decode import decode, translate_fox
 from kifu.records.detect import OGS, OGS_LINES, detect
 from kifu.records.games import (
     FIELD_LIMIT,
-    FIELDS,
     MAX_MOVES,
     NO_HANDICAP,
     TO_PLAY_UNSET,
@@ -59,6 +58,7 @@ from kifu.records.games import (
     concat,
     text_fields,
 )
+from kifu.records.meta import result_text
 from kifu.records.sgf import as_block, read_block
 
 NOTHING, ARRAY, LETTERS = range(3)
@@ -412,8 +412,7 @@ _KOMI = {"chinese": 7.5, "aga": 7.5, "japanese": 6.5, "korean": 6.5, "ing": 7.5,
 """Komi of objects without "komi"; with a handicap only its fraction counts."""
 
 SIDES = {"black": "B+", "white": "W+"}
-_ENDINGS = {"resignation": "R", "timeout": "T", "disconnection": "F", "abandonment": "F"}
-_POINTS = re.compile(r"(\d{1,4}(?:\.\d{1,3})?) points?")
+_NOTHING = re.compile(r"0(\.0*)?( points?)?")
 _CLOCKS = {
     "byoyomi": ("main_time", "periods", "period_time", "{}x{} byo-yomi"),
     "canadian": ("main_time", "stones_per_period", "period_time", "{}/{} Canadian"),
@@ -445,7 +444,12 @@ def text_fields_of(game: JsonObject, rules: str, handicap: int) -> dict[str, str
         "overtime": overtime,
         "rules": rules,
         "title": _as_text(game.get("game_name")),
+        "programs": "; ".join(f"{side}: account" for side in SIDES if _is_bot(_as_dict(players.get(side)))),
     }
+
+
+def _is_bot(player: JsonObject) -> bool:
+    return "bot" in _as_text(player.get("ui_class")).split()
 
 
 def _as_dict(value: object) -> JsonObject:
@@ -488,7 +492,7 @@ def _rank(player: JsonObject) -> str:
 
 
 def _komi(game: JsonObject, rules: str, handicap: int) -> str:
-    if "komi" in game:
+    if game.get("komi") is not None:
         return _spell(as_number(game["komi"]))
     komi = _KOMI.get((rules or "japanese").lower())
     return _spell(komi if komi is None or handicap <= 0 else komi % 1)
@@ -526,17 +530,17 @@ def _result(game: JsonObject, black: JsonObject, white: JsonObject) -> str:
     """Return RE; "" for a game that is not finished."""
     if _as_text(game.get("phase")) not in ("", "finished"):
         return ""
-    outcome = _as_text(game.get("outcome")).strip().lower()
+    outcome = _as_text(game.get("outcome")).strip().lower().replace("abandonment", "forfeit")
     if game.get("annulled") is True or outcome.startswith("cancel"):
         return "Void"
     winner = _winner(game, black, white)
-    points = _POINTS.fullmatch(outcome)
-    margin = _spell(float(points[1])) if points else ""
-    if winner == "tie" or (winner == "" and margin == "0"):
+    if winner == "tie" or (winner == "" and _NOTHING.fullmatch(outcome)):
         return "0"
+    side, _, how = outcome.rpartition("+")
+    winner = winner or {"b": "black", "w": "white"}.get(side, "")
     if winner not in SIDES:
         return ""
-    return SIDES[winner] + (_ENDINGS.get(outcome, "") if margin in ("", "0") else margin)
+    return result_text(SIDES[winner] + how) if side in ("", winner[0]) else SIDES[winner]
 
 
 def _winner(game: JsonObject, black: JsonObject, white: JsonObject) -> str:
@@ -798,7 +802,7 @@ def _with_uploaded(
     """Return games and seconds with those at `uploaded` replaced by SGF records' first games; replace their texts."""
     as_utf8 = [_CHARSET.sub("CA[UTF-8]", record, count=1).encode("utf-8", "replace") for record in records]
     parsed = read_block(as_block(as_utf8))
-    decoded = {name: column.to_pylist() for name, column in decode(parsed).text.items() if name in FIELDS}
+    decoded = {name: column.to_pylist() for name, column in translate_fox(decode(parsed).text).items()}
     rows = np.searchsorted(parsed.games.block_index, np.arange(len(uploaded)))
     for g, row in zip(uploaded, rows.tolist()):
         texts[g] = {name: column[row] for name, column in decoded.items() if column[row]}

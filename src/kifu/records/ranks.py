@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from kifu.errors import GameError, RecipeError
-from kifu.records.text import normalize
+from kifu.records.text import MAX_TEXT, normalize
 from kifu.text import lazy_pattern
 
 _PRO_RATING = 41  # 1 dan professional
@@ -64,6 +66,31 @@ _GOR = lazy_pattern(
     r"(?:(?:egf|gor|rating)[\s:]*){1,2}(\d{3,4})(?:\.\d+)?|(\d{3,4})(?:\.\d+)?(?:\s*(?:egf|gor)){1,2}", re.I
 )
 
+_TITLE = lazy_pattern(
+    r"\s*[-:]?\s*(?:\b\d{1,3}(?:st|nd|rd|th)\s+|第\d{1,3}[期届屆]\s*|제?\d{1,3}기\s*)?"
+    r"(?:\b(?:honou?rary|lifetime|former|ex)[\s-]+|名[誉譽]|永世|女[流子]|前|元|명예\s*|여[류자]\s*|전\s+)?"
+    r"(?:\b(?:kisei|meijin|hon'?inbou?|judan|[ji]ud[ao]n|tengen|ou?za|gosei|ryusei|okan|tianyuan|mingren|qisheng|qiwang"
+    r"|guoshou|g?k?uksu|my[eu]o?ngin|k?g?iseong|wangwi|chunwon|title(?:[\s-]?holder)?|(?:world\s+)?champion|challenger)\b"
+    r"|棋[聖圣]|碁[聖圣]|名人|本因坊|王[座位冠]|天元|[竜龍龙]星|[国國]手|棋王|最高位|挑[戦战戰]者|10段"
+    r"|기성|명인|본인방|왕[좌위]|천원|국수|십단|패왕|기왕|최고위)\s*[-:]?\s*",
+    re.IGNORECASE,
+)
+_SEPARATOR = lazy_pattern(r"\s*[,;/|()\[\]・·、&]\s*")
+_EAST_ASIAN = lazy_pattern("[段级級단급]")
+_WESTERN = {ord(char): c for c in range(128, 160) if (char := bytes([c]).decode("cp1252", "ignore"))}
+_MISREAD_AS = ("latin_1", "gb18030", "cp949", "cp950", "cp932", "cp1251")
+_WRITTEN_IN = ("utf_8", "gb18030", "cp949", "cp950", "cp932", "euc_jp")
+
+
+def _repair(text: str) -> Iterator[str]:
+    """Yield a text as it may have been before it was decoded by another charset than its own."""
+    for wrong in _MISREAD_AS:
+        for right in _WRITTEN_IN:
+            with contextlib.suppress(UnicodeError):
+                repaired = text.translate(_WESTERN if wrong == "latin_1" else {}).encode(wrong).decode(right)
+                if _EAST_ASIAN.search(repaired):
+                    yield repaired
+
 
 @dataclass(frozen=True, slots=True, order=True, repr=False)
 class Rank:
@@ -91,13 +118,28 @@ class Rank:
         A number alone is a rank only if it is an AGA rating, which has a decimal point and is not between -1 and 1
         ("5.3" is 5 dan, "-2.1" 2 kyu), or if it is labelled EGF or GoR (2100 is 1 dan, 100 points per grade, 7 dan the
         maximum). The decimals of OGS ("11.6k" is 12 kyu, "2.3d" 2 dan) are rounded to the weaker rank, as there. A rank
-        beside such a rating ("2 dan (EGF 2050)") is used as it is. East Asian records that write 九段
+        beside such a rating ("2 dan (EGF 2050)") is used as it is, and so is one beside titles ("9p, Kisei") or in
+        characters that were decoded by another charset than their own ("9¶Î"). East Asian records that write 九段
         for professionals do not distinguish them from amateurs; neither does this function.
 
         Returns:
             None for any other text.
         """
-        text = normalize(text).strip("[](){}")
+        plain = normalize(text)
+        rank = cls._parse_plain(plain)
+        if rank is None and (parts := _SEPARATOR.split(_TITLE.sub(",", plain)))[1:]:
+            ranks = [(part, cls._parse_plain(part)) for part in parts if part]
+            others = [part for part, each in ranks if each is None]
+            if len(others) == len(ranks) - 1 and not re.search(r"\d", "".join(others)):
+                rank = next(each for _, each in ranks if each is not None)
+        if rank is None and not text.isascii():
+            rank = next(filter(None, map(cls._parse_plain, map(normalize, _repair(text[:MAX_TEXT])))), None)
+        return rank
+
+    @classmethod
+    def _parse_plain(cls, text: str) -> Rank | None:
+        """Parse normalized text without titles."""
+        text = text.strip("[](){}")
         if aga := _AGA.fullmatch(text):
             rating = float(aga[1])
             if 1 <= rating < 11:
@@ -124,7 +166,7 @@ class Rank:
     @classmethod
     def parse_rating(cls, text: str) -> float:
         """Return the rating of a rank such as "3d" or "10k", as a user writes it. Raises RecipeError."""
-        rank = cls.parse(text)
+        rank = cls._parse_plain(normalize(text))
         if rank is None or rank.level not in _INPUT_LEVELS:
             raise RecipeError(f"a rank is 30k to 1k, 1d to 9d or 1p to 9p, got {text!r}")
         return float(rank.rating)

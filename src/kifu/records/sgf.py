@@ -18,6 +18,7 @@ import numpy.typing as npt
 from kifu.errors import DropReason
 from kifu.kernel import inline_kernel, kernel, writable_view
 from kifu.point import POINT_MASK
+from kifu.records import _bytes as raw
 from kifu.records import _sgf as scanner
 from kifu.records import _sgf_figures as figures
 from kifu.records._bytes import MAX_POINTS, MAX_SETUP, SPACE, Int, to_game_arrays
@@ -28,10 +29,12 @@ from kifu.records.games import (
     FIELD_LIMIT,
     FIELDS,
     MAX_MOVES,
+    NO_HANDICAP,
     Bytes,
     GameArrays,
     MemberPiece,
     ParsedBlock,
+    ParseWarning,
     Properties,
     RecordBlock,
     RecordFormat,
@@ -43,7 +46,10 @@ from kifu.records.text import canonical_value, charsets, escape
 Spans = npt.NDArray[np.int64]
 
 NAMES = ("PB", "PW", "BR", "WR", "RE", "KM", "DT", "TM", "OT", "RU", "EV", "RO", "PC", "GN", "CA", "TC", "TT")
-"""SGF's names of `kifu.records.games.FIELDS`, except game_type, which is a part of C."""
+"""SGF's names of the first of `kifu.records.games.FIELDS`."""
+
+_WITH_NUMBERS = frozenset(("BR", "WR", "RE", "KM", "TM", "OT", "TC", "TT"))
+"""Properties whose numbers a program may have wrapped."""
 
 _NO_FIELD = 255
 _FIRST_KEY, _LAST_KEY = name_key("AA"), name_key("ZZ")
@@ -53,9 +59,12 @@ _FIELD[[name_key(name) - _FIRST_KEY for name in NAMES]] = np.arange(len(NAMES))
 _NIHON_KIIN = {"KO": "KM", "RD": "DT", "TE": "EV", "LC": "TC", "LT": "TT"}
 _FIELD[[name_key(name) - _FIRST_KEY for name in _NIHON_KIIN]] = [NAMES.index(name) for name in _NIHON_KIIN.values()]
 _KO, _TE = name_key("KO"), name_key("TE")  # KO[] and TE[1] or TE[2] annotate moves
+_AP, _HD, _FOX = name_key("AP"), name_key("HD"), tuple(b"foxwq")
+_FIELD[_AP - _FIRST_KEY] = FIELDS.index("server")
 _COMMA = ord(",")
 _GAME_TYPE = FIELDS.index("game_type")
 _START, _TYPE = tuple(b"startTurnIdx="), tuple(b"gtype=")
+_KEPT, _HANDICAP_TEXT = int(DropReason.KEPT), int(ParseWarning.HANDICAP_TEXT)
 
 _MAX_ROOT_VALUES = 65_536
 
@@ -146,9 +155,10 @@ def find_text_fields(data: Bytes, properties: Properties, field_start: Spans, fi
                             field_start[_GAME_TYPE, g], field_stop[_GAME_TYPE, g] = find_game_type(data, i, end)
                     else:
                         field = np.int64(_FIELD[key - _FIRST_KEY])
-                        annotates = key in (_KO, _TE) and (end == i or (end - i == 1 and data[i] < 0x80))
+                        is_other = key in (_KO, _TE) and (end == i or (end - i == 1 and data[i] < 0x80))
+                        is_other |= key == _AP and not raw.is_text(data, i, end, _FOX)
                         if field != _NO_FIELD and (
-                            field_start[field, g] == 0 and not annotates
+                            field_start[field, g] == 0 and not is_other
                             if in_root
                             else field_start[field, g] == field_stop[field, g]
                         ):
@@ -199,11 +209,26 @@ def scan_properties(block: RecordBlock, one_move: bool = False) -> tuple[GameArr
         else:
             out = out._replace(properties=_longer(out.properties))
     rows = out.rows[: out.state[scanner.GAMES]]
+    read_handicaps(block.data, rows, out.properties)
     games = to_game_arrays(block, rows, out.moves, out.setup, out.setup_ply)
     found = out.properties[: out.state[scanner.PROPERTIES]]
     root, charset = rows[:, scanner.ROOT_END].copy(), rows[:, scanner.CHARSET].copy()
     offset = np.append(0, rows[:, scanner.PROPERTY_END])
     return games, Properties(found, offset, root, games.start, games.stop, charset)
+
+
+@kernel
+def read_handicaps(data: Bytes, rows: npt.NDArray[np.int64], properties: npt.NDArray[np.int32]) -> None:
+    """Read HD, in which Cyberoro writes the handicap, of the roots without HA. rows: [G, SGF_COLUMNS], completed."""
+    first = 0
+    for row in rows:
+        for k in range(first, row[scanner.ROOT_END]):
+            has_none = row[raw.HANDICAP] == NO_HANDICAP and row[raw.WARNINGS] & _HANDICAP_TEXT == 0
+            if has_none and properties[k, scanner.KEY] == _HD and row[raw.DROP] == _KEPT:
+                start = row[raw.START]
+                i, end = start + properties[k, scanner.VALUE], start + properties[k, scanner.VALUE_END]
+                scanner.read_handicap(data, i, end, row)
+        first = row[scanner.PROPERTY_END]
 
 
 def new_output(block: RecordBlock, rows: int, moves: int, setup: int, properties: int) -> scanner.NodesOut:
@@ -329,6 +354,8 @@ def root_of(data: Bytes, properties: Properties, g: int) -> dict[str, tuple[byte
             values_of.setdefault(name, []).append(value)
         elif not values_of.get(name, [b""])[0]:
             values_of[name] = [value]
+    if "HD" in values_of:
+        values_of.setdefault("HA", values_of.pop("HD"))
     return {name: tuple(values) for name, values in values_of.items()}
 
 
@@ -381,13 +408,19 @@ def is_simple_text(name: str) -> bool:
     return name in NAMES or (name in GAME_INFO and name != "GC")
 
 
+def decode_value(name: str, value: bytes, codec: str) -> str:
+    """Return the text of a property's value with its escapes, but without line breaks within numbers."""
+    text = value.decode(codec, "replace")
+    return re.sub(r"(?<=[\d.,])[\r\n]{1,2}(?=[\d.,])", "", text) if name in _WITH_NUMBERS else text
+
+
 def plain_properties(properties: Mapping[str, Sequence[bytes]], codec: str) -> dict[str, tuple[str, ...]]:
     """Return the root's properties in canonical form, without HA[0] and what the writer derives from the arrays."""
     plain = {}
     for name, values in properties.items():
         if name in _DERIVED or (name == "HA" and re.fullmatch(rb"\s*[+-]?0+\s*", values[0])):
             continue
-        texts = [canonical_value(value.decode(codec, "replace")) for value in values]
+        texts = [canonical_value(decode_value(name, value, codec)) for value in values]
         plain[name] = tuple(re.sub("[\t-\r]", " ", text) if is_simple_text(name) else text for text in texts)
     return plain
 

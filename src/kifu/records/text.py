@@ -51,22 +51,22 @@ _SUPERSET = {
     "shift_jis_2004": "cp932",
     "shift_jisx0213": "cp932",
     "latin_1": "cp1252",
+    "iso2022_jp": "iso2022_jp_ext",
 }
 
 # Names in records that Python lacks; letters and digits only.
 _MORE_NAMES = {
-    "gb18030": ("gb", "gb231280", "xgbk", "windows936"),
-    "cp950": ("xbig5", "big5eten", "windows950"),
-    "cp949": ("ksc56011987", "windows949"),
-    "cp932": ("xsjis", "windows932"),
-    "euc_jp": ("xeucjp",),
+    "gb18030": ("gb", "gb231280"),
+    "cp950": ("big5eten",),
+    "cp949": ("ksc56011987",),
     "cp1252": ("ansi",),
     "utf_8": ("unicode",),
 }
+_WITHOUT_ALIAS = ("koi8_u", "koi8_t", "cp720", "cp737", "cp874")
 
 # Python codecs that are not character sets, or in which the syntax of SGF would not be ASCII.
 _UNUSABLE = re.compile(
-    r"utf_(7|16|32)|cp(037|273|424|500|875|1026|1140)$|iso2022|hz$|johab$|mbcs$|tactis$"
+    r"utf_(7|16|32)|cp(037|273|424|500|875|1026|1140)$|iso2022_kr|hz$|johab$|mbcs$|tactis$"
     r"|(base64|bz2|hex|quopri|uu|zlib)_codec$|rot_13$"
 )
 
@@ -84,13 +84,18 @@ def _plain(name: str) -> str:
 
 @functools.cache
 def _codecs() -> dict[str, str]:
-    """Return a map from charset names, letters and digits only and at most 12 of them, to Python codecs."""
+    """Return a map from charset names, letters and digits only and at most 12 of them, to Python codecs.
+
+    Besides Python's names there are those of registries: x-mac-roman, windows-874.
+    """
     codecs = {}
-    for alias, codec in encodings.aliases.aliases.items():
+    for alias, codec in (*encodings.aliases.aliases.items(), *zip(_WITHOUT_ALIAS, _WITHOUT_ALIAS)):
         if not _UNUSABLE.match(codec):
             codecs[_plain(alias)] = codecs[_plain(codec)] = _SUPERSET.get(codec, codec)
     for codec, names in _MORE_NAMES.items():
         codecs.update(dict.fromkeys(names, codec))
+    codecs |= {re.sub("^cp", "windows", name): codec for name, codec in codecs.items()}
+    codecs |= {f"x{name}": codec for name, codec in codecs.items() if f"x{name}" not in codecs}
     return {name: codec for name, codec in codecs.items() if len(name) <= 12}
 
 
@@ -170,6 +175,10 @@ def _score(text: str, codec: str) -> float:
     if codec == "cp1252":
         return sum(map(_latin, runs)) / len(chars)
     return sum(_commonness(char, codec) for char in chars) / len(chars)
+
+
+STATEFUL = frozenset(codec for codec in encodings.aliases.aliases.values() if codec.startswith("iso2022_jp"))
+"""Codecs of seven bits, in which escape sequences make ASCII parts of characters."""
 
 
 def decodes(text: bytes, codec: str) -> bool:
@@ -286,6 +295,8 @@ def choose_codec(ca: bytes | None, text: bytes, more: bytes = b"") -> str:
     """
     codec = codec_named(ca) if ca else None
     usable = bool(codec) and _mostly_decodes(text, codec or "")
+    if codec and usable and codec in STATEFUL and b"\x1b" in text:
+        return codec
     if text.isascii() or (decodes(text, "utf_8") and (keeps_utf8(ca) or not usable or _looks_like_utf8(text))):
         return "utf_8"
     return (_refute(text, more, codec) or codec) if codec and usable else detect_codec(text, more)
@@ -326,8 +337,18 @@ def canonical_value(value: str) -> str:
 MAX_TEXT = 80
 """Characters of a value that are read."""
 
-_DIGITS = str.maketrans("〇零初一二三四五六七八九", "001123456789")
-_TENS = re.compile("([二三四五六七八九]?)十([一二三四五六七八九]?)")
+_DIGITS = str.maketrans("〇零初一二三四五六七八九两兩", "00112345678922")
+_DIGIT = "[一二三四五六七八九两兩]?"
+_NUMERAL = re.compile(rf"(?<!\d){_DIGIT}(?:百[零〇]?(?:{_DIGIT}十)?|十){_DIGIT}")
+
+
+def _spell_numeral(match: re.Match[str]) -> str:
+    """Return a numeral with tens or hundreds in digits."""
+    value = digit = 0
+    for char in match[0].translate(_DIGITS):
+        weight = {"百": 100, "十": 10}.get(char)
+        value, digit = (value + (digit or 1) * weight, 0) if weight else (value, int(char))
+    return str(value + digit)
 
 
 def normalize(text: str) -> str:
@@ -344,7 +365,7 @@ def normalize(text: str) -> str:
         return text
     text = re.sub("([¼½¾])", r" \1", text)
     text = unicodedata.normalize("NFKC", text).replace("\u2044", "/").replace("\u2212", "-").strip()
-    return _TENS.sub(lambda ten: (ten[1] or "1") + (ten[2] or "0"), text).translate(_DIGITS)
+    return _NUMERAL.sub(_spell_numeral, text).translate(_DIGITS)
 
 
 _LARGEST_FILE = 1 << 20

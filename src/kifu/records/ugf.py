@@ -19,8 +19,8 @@ The format was never published. docs/formats/ugf.md describes what is read and h
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from itertools import islice
+from collections.abc import Iterator, Mapping
+from itertools import chain, islice, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -39,7 +39,7 @@ from kifu.records.games import (
     RecordBlock,
     RecordFormat,
     SingleGame,
-    assemble,
+    read_members,
 )
 from kifu.records.meta import date_text, komi_text
 from kifu.records.text import choose_codec
@@ -49,6 +49,7 @@ _LINE = rb"(?:\A(?:\xef\xbb\xbf)?|(?<=[\r\n]))" + _SPACE
 _NUMBER = rb"(?:," + _SPACE + rb"(?:([0-9]*\.?[0-9]*)(?=[,\0- ]|\Z))?[^,\r\n]*)?"
 _SECTION = re.compile(_LINE + rb"\[(?:Header\]|Data\]|[A-Za-z]*\])")
 _HEADER = re.compile(_LINE + rb"\[Header\][^\r\n]*[\r\n]?")
+_LATER_HEADER = re.compile(rb"\[Header\][\0-\t\v\f\x0e- ]*+[\r\n]")
 _DATA = re.compile(_LINE + rb"\[Data\][^\r\n]*[\r\n]?")
 _MOVE = re.compile(_LINE + rb"([^.\r\n][^\r\n],[BW])[^,\r\n]*" + 2 * _NUMBER)
 """The point and the colour of a line such as QP,B1,1,12, its number and seconds. Handicap stones have the number 0."""
@@ -123,34 +124,43 @@ def _read_moves(text: bytes, size: int, is_from_below: bool) -> _Moves:
 
 
 def read_ugf(block: RecordBlock) -> ParsedBlock:
-    """Read the game of each member of a block. Never fails: unreadable members give rows with their `DropReason`.
+    """Read every game of a block. Never fails: unreadable members give rows with their `DropReason`.
 
     Time is linear in the bytes; memory is bounded by a few times the bytes. A game of more than 65,535 moves or 4,096
-    handicap stones is `DropReason.TOO_LARGE`. The first 64 KiB of the header are read.
+    handicap stones is `DropReason.TOO_LARGE`, and so is the rest of a member with more games than its bytes / 1,024 +
+    64. The first 64 KiB of the header are read.
     """
-    return assemble("ugf", block, [_read_member(block, k) for k in range(len(block))])
+    return read_members("ugf", block, _find_games, _read_game)
 
 
 _DEFAULT_SIZE = "19"
 
 
-def _read_member(block: RecordBlock, k: int) -> SingleGame:
-    start, stop = int(block.start[k]), int(block.stop[k])
-    text = block.data[start:stop].tobytes()
+def _find_games(text: bytes) -> Iterator[slice]:
+    """Yield the places of the games: each but the first begins with its [Header]."""
+    first = _HEADER.search(text)
+    if first or _DATA.search(text):
+        later = (h.start() for h in _LATER_HEADER.finditer(text, first.end() if first else len(text)))
+        for start, stop in pairwise(chain([0], later, [len(text)])):
+            yield slice(start, stop)
+
+
+def _read_game(text: bytes, place: slice, warnings: ParseWarning) -> SingleGame:
+    start, stop = place.start, place.stop
+    text = text[place]
     (first, last), (begin, end) = (_find_section(text, name) for name in (_HEADER, _DATA))
     header = text[first : min(last, first + FIELD_LIMIT)]
     values = _read_values(header.decode("latin-1"))  # numbers are ASCII in all character sets
     size, handicap = _number(values.get("Size", _DEFAULT_SIZE)), _number(values.get("Hdcp", "").partition(",")[0])
-    is_empty = first == begin == len(text)
-    drop = DropReason(block.drop[k]) or (DropReason.NO_RECORD if is_empty else _drop_reason(values, size))
+    drop = DropReason.NO_RECORD if first == begin == len(text) else _drop_reason(values, size)
     if drop or size is None:
-        return SingleGame(k, start, stop, drop=drop)
+        return SingleGame(0, start, stop, warnings=warnings, drop=drop)
     read = _read_moves(text[begin:end], size, values.get("CoordinateType", "").upper() == "IGS")
     if len(read.setup) > MAX_SETUP or len(read.moves) > MAX_MOVES:
-        return SingleGame(k, start, stop, drop=DropReason.TOO_LARGE)
+        return SingleGame(0, start, stop, warnings=warnings, drop=DropReason.TOO_LARGE)
     codec = choose_codec(values.get("Lang", "").encode("latin-1") or None, header + text[end : end + FIELD_LIMIT])
     is_point = (read.setup & POINT_MASK) < size * size
-    warnings = {
+    found = {
         ParseWarning.TRUNCATED: read.is_cut or begin == len(text),
         ParseWarning.SIZE_MISSING: "Size" not in values,
         ParseWarning.HANDICAP_TEXT: handicap is None and values.get("Hdcp"),
@@ -158,7 +168,7 @@ def _read_member(block: RecordBlock, k: int) -> SingleGame:
         ParseWarning.BAD_SETUP_POINT: not np.all(is_point),
     }
     return SingleGame(
-        member=k,
+        member=0,
         start=start,
         stop=stop,
         width=size,
@@ -169,7 +179,7 @@ def _read_member(block: RecordBlock, k: int) -> SingleGame:
         fields=_text_fields(_read_values(header.decode(codec, "replace"))),
         codec=codec,
         seconds=read.seconds if np.any(read.seconds > 0) else None,  # many records have 0 throughout
-        warnings=sum(warning for warning, is_found in warnings.items() if is_found),
+        warnings=sum((warning for warning, is_found in found.items() if is_found), warnings),
     )
 
 

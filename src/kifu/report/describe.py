@@ -58,12 +58,9 @@ class Description(str):
         name = ""
         for line in lines:
             name, value = line[:_INDENT].strip() or name, line[_INDENT:].strip()
-            values[name] = value if name not in values else [*_as_list(values[name]), value]
+            known = values.get(name, [])
+            values[name] = [*(known if isinstance(known, list) else [known]), value] if name in values else value
         return json_text(values)
-
-
-def _as_list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
 
 
 def describe(path: AnyPath) -> Description:

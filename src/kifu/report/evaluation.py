@@ -218,7 +218,8 @@ def print_results(results: BenchmarkResults) -> None:
     """Print all figures as tables of at most 80 columns."""
     lines: list[RenderableType] = []
     for each in results.sets:
-        lines += [Text(printable(_headline(each)), style="bold")]
+        title = f"{each.name} ({each.title}): {each.positions:,} positions of {each.used:,} of {each.games:,} games"
+        lines += [Text(printable(title), style="bold")]
         lines += [Text(f"! {printable(remark)}", style="bold red") for remark in each.remarks()]
         for first in range(0, len(each.nets), _NETS_PER_TABLE):
             nets = each.nets[first : first + _NETS_PER_TABLE]
@@ -237,10 +238,6 @@ def print_results(results: BenchmarkResults) -> None:
         "week or month of the same source they include the drift between these.",
     ]
     print_lines(make_console(), *lines)
-
-
-def _headline(each: SetResults) -> str:
-    return f"{each.name} ({each.title}): {each.positions:,} positions of {each.used:,} of {each.games:,} games"
 
 
 def _tables(each: SetResults, nets: Sequence[NetScores]) -> Iterator[RenderableType]:

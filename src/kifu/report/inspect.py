@@ -18,7 +18,7 @@ from kifu.datasets.examples import Dataset, LabelSpec
 from kifu.datasets.formats import Format, detect_format
 from kifu.datasets.formats import open as open_dataset
 from kifu.datasets.global_inputs import SERVERS
-from kifu.datasets.manifest import Manifest, data_set_files, manifest_path, origins_path, read_manifest
+from kifu.datasets.manifest import Manifest, manifest_path, origins_path, read_manifest
 from kifu.datasets.tokens import FORMAT as TOKENS_FORMAT
 from kifu.datasets.tokens import METADATA, Tokenizer, Tokens, open_tokens
 from kifu.errors import FormatError, SourceError, join_lines
@@ -157,14 +157,8 @@ def inspect_examples(path: Path) -> list[str]:
     if format is None:
         raise FormatError(f"{path} is not a data set")
     with open_dataset(path) as data:
-        lines = _inspect(format, data)
+        lines = _inspect_katago(format, data) if isinstance(data, KataNpz) else _dataset_lines(format, data)
         return [*lines, *_manifest_lines(path, format.name, len(data))]
-
-
-def _inspect(format: Format, data: Dataset) -> list[str]:
-    if isinstance(data, KataNpz):
-        return _inspect_katago(format, data)
-    return _dataset_lines(format, data)
 
 
 def _dataset_lines(format: Format, data: Dataset) -> list[str]:
@@ -192,7 +186,7 @@ def _manifest_lines(path: Path, format: str, examples: int) -> list[str]:
         raise FormatError(
             f"{name} lists {manifest.examples:,} examples in {manifest.format}; {path} has {examples:,} in {format}"
         )
-    for found, file in data_set_files(path, manifest):
+    for found, file in manifest.files_at(path):
         if not found.is_file() or hash_file(found) != file.blake3:
             raise FormatError(f"{path}: the hash of {file.file} differs from the one in {name}")
     return [f"  bytes       {manifest.bytes:,}", _manifest_line(manifest)]
@@ -291,20 +285,16 @@ def describe_kata_row(rows: KataRows) -> list[str]:
     won = ("the mover wins", "the mover loses", "no result")[int(targets[:3].argmax())]
     if targets[0] == targets[1]:
         won = "a draw"
+    without = [name for name, column in _WEIGHTS.items() if targets[column] == 0]
+    without += [name for name, column in _COMPLEMENTS.items() if targets[column] == 1]
     lines = [
         f"move: {moves[0]}; next move: {moves[1]}",
         f"result: {won}, by {targets[3]:+g} (weight {1 - targets[35]:g})",
-        f"without weight: {', '.join(_without_weight(targets)) or 'nothing'}",
+        f"without weight: {', '.join(without) or 'nothing'}",
         f"rules: {_rules(rows.inputs[0])}; the mover's komi and bonus {targets[47]:+g}, later {targets[61]:+g}",
         f"weight of the row {targets[25]:g}; handicap stones {targets[54]:g}",
     ]
     return lines + ([] if rows.meta is None else [f"players: {_players(rows.meta[0])}"])
-
-
-def _without_weight(targets: npt.NDArray[np.float32]) -> list[str]:
-    return [name for name, column in _WEIGHTS.items() if targets[column] == 0] + [
-        name for name, column in _COMPLEMENTS.items() if targets[column] == 1
-    ]
 
 
 def _moves(counts: npt.NDArray[np.int16], width: int, height: int, weight: Any) -> str:

@@ -77,6 +77,8 @@ def print_stats(stats: Stats) -> None:
         parts += ["", "The following tables count kept games only.", "", *_ranks(stats, console.width)]
         parts += ["", _by_ending("winner", stats.results, stats), "", _by_ending("moves", stats.lengths, stats)]
         parts += ["", Columns(small, padding=(1, 6)), "", _shares("archive", "games", stats.archives, stats.kept), ""]
+        parts += [_program_names(stats), ""] if stats.program_names else []
+        parts += [_shares("repair", "games", stats.repairs, stats.kept), ""] if stats.repairs else []
         parts += [_unparsed(stats) if stats.unparsed else "All ranks, results, komi, dates and times were parsed."]
     print_lines(console, *parts)
 
@@ -111,6 +113,13 @@ def _shares(name: str, unit: str, counts: Counts, total: int) -> Table:
     table = make_table((name, "left"), (unit, "right"), ("", "right"))
     for value, count in counts.items():
         table.add_row(cell(value), f"{count:,}", format_share(count, total))
+    return table
+
+
+def _program_names(stats: Stats) -> Table:
+    table = make_table(("program by", "left"), ("names with most games", "left"))
+    for kind, names in stats.program_names.items():
+        table.add_row(kind, printable(", ".join(f"{name} {count:,}" for name, count in names.items())))
     return table
 
 

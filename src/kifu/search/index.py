@@ -22,12 +22,13 @@ from blake3 import blake3
 from isal.isal_zlib import crc32
 from pydantic import Field, ValidationError
 
+from kifu.arrays import MoveArrays
+from kifu.checksums import BLOCK_BYTES, BlockSums
 from kifu.config import StrictModel, first_invalid
 from kifu.corpus.catalogue import SEARCH_SUFFIX
 from kifu.corpus.partitions import Count, Hash
 from kifu.errors import FormatError
-from kifu.go.replay import GamesLike
-from kifu.io import BLOCK_BYTES, BlockSums, bytes_at, open_regular, read_at
+from kifu.io import bytes_at, open_regular, read_at
 from kifu.point import MAX_SIZE, NO_POINT, WHITE
 from kifu.search.continuations import GameInfo
 from kifu.search.positions import EntryLayout, PositionEntries, entry_bits, entry_layout, unpack_entries
@@ -231,10 +232,9 @@ class SearchIndex:
         candidates = self.read("entries", first, stop)
         bounds = np.array([rest << low, (rest << low) + (1 << low) - 1], np.uint64)
         left = np.searchsorted(candidates, bounds[0], "left")
-        packed: npt.NDArray[np.uint64] = candidates[left : np.searchsorted(candidates, bounds[1], "right")]
-        return packed
+        return candidates[left : np.searchsorted(candidates, bounds[1], "right")]
 
-    def traces(self, games: GamesLike, first: int = 0) -> Traces:
+    def traces(self, games: MoveArrays, first: int = 0) -> Traces:
         """Return the traces of consecutive games. games: the games from row `first` of the Parquet file on."""
         stop = first + len(games.width)
         offset, plies = self.read("capture_offset", first, stop + 1), self.read("plies", first, stop)

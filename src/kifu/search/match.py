@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kifu.go.replay import GamesLike, ReplayArrays, replay_arrays
+from kifu.arrays import MoveArrays
+from kifu.go.replay import ReplayArrays, replay_arrays
 from kifu.kernel import kernel, writable_view
 from kifu.point import BLACK, NO_POINT, POINT_MASK, WHITE, WHITE_BIT, inverse_symmetry, symmetries
 from kifu.search._match import BLOCK, NO_STONE, HitArrays, Tables, match_all
@@ -54,7 +55,7 @@ _DTYPES = (np.int64, np.uint16, np.uint8, np.bool_, *[np.uint8] * 2, np.int32, *
 
 
 def match_games(
-    games: GamesLike, traces: Traces, pattern: Pattern, within: npt.NDArray[np.bool_] | None = None
+    games: MoveArrays, traces: Traces, pattern: Pattern, within: npt.NDArray[np.bool_] | None = None
 ) -> MatchArrays:
     """Find a pattern in traced games of any sizes.
 
@@ -134,8 +135,7 @@ def pattern_position(pattern: Pattern) -> Position | None:
 
 def late_rows(index: SearchIndex, position: Position) -> npt.NDArray[np.bool_]:
     """Return the games in which a position may occur after the indexed plies, since they have so few stones."""
-    late: npt.NDArray[np.bool_] = index.late_stones <= np.count_nonzero(position.stones)
-    return late
+    return index.late_stones <= np.count_nonzero(position.stones)
 
 
 def find_board(index: SearchIndex, pattern: Pattern, position: Position) -> tuple[MatchArrays, npt.NDArray[np.bool_]]:
@@ -175,7 +175,9 @@ def _find_images(
             continue
         for m in np.flatnonzero(plan.exchanged == exchanged).tolist():
             entries = index.lookup(canonical_hash, points) if entries is None else entries
-            symmetry = _first_symmetry(to_canonical, int(plan.symmetry[m]))
+            # The first symmetry that maps the image to the canonical orientation.
+            images = _composition()[:, int(plan.symmetry[m])]
+            symmetry = next(first for first in range(8) if images[first] in to_canonical)
             same = entries.symmetry == symmetry
             ply, move, colour = entries.ply[same], entries.move[same], entries.colour[same]
             is_stone = move < points
@@ -198,11 +200,6 @@ def _find_images(
                 board_colour=np.where(move == points, np.uint8(_PASS), colour),
             )
             yield hits, plan.images[m, ACCEPTS + colour.astype(np.int64)].astype(np.bool_)
-
-
-def _first_symmetry(to_canonical: tuple[int, ...], k: int) -> int:
-    """Return the first symmetry that maps the image under symmetry k to the canonical orientation."""
-    return next(first for first in range(8) if _composition()[first, k] in to_canonical)
 
 
 @functools.cache
@@ -239,7 +236,7 @@ class NextMoves:
             raise index.damaged("its positions")
         return int(count)
 
-    def of_hits(self, hits: MatchArrays, games: GamesLike, traces: Traces) -> Occurrences:
+    def of_hits(self, hits: MatchArrays, games: MoveArrays, traces: Traces) -> Occurrences:
         """Return the first occurrence in each game among hits of the position as a pattern."""
         first = np.flatnonzero(np.append(True, hits.game[1:] != hits.game[:-1])[: len(hits.game)])
         row, ply, symmetry = hits.game[first], hits.ply[first].astype(np.int64), hits.symmetry[first]

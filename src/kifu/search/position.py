@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from kifu.arrays import MoveArrays
 from kifu.errors import GameError, IllegalMove, RecipeError, SourceError, printable
 from kifu.go.board import Board
-from kifu.go.replay import GamesLike
 from kifu.io import read_small
 from kifu.point import BLACK, POINT_MASK, WHITE, WHITE_BIT, parse_gtp, parse_sgf, to_gtp
 from kifu.records.game import Game, read_sgf
@@ -113,7 +113,7 @@ def record_position(data: bytes, ply: int | None = None) -> Position:
     return board_position(game.board(ply))
 
 
-def game_position(games: GamesLike, g: int, ply: int) -> Position:
+def game_position(games: MoveArrays, g: int, ply: int) -> Position:
     """Return the position before move `ply` of game g.
 
     Raises GameError if the game has fewer moves, or an illegal one before this position.
@@ -154,7 +154,8 @@ def play_moves(text: str, width: int = 19, height: int | None = None) -> tuple[B
             continue
         colour = board.to_play
         try:
-            point = _parse_move(word, width, height)
+            parse = parse_sgf if word.isalpha() and word.lower() != "pass" else parse_gtp
+            point = parse(word, width, height)
             board.play(point)
         except IllegalMove as error:
             raise RecipeError(f"move {board.ply + 1}, {word}, is illegal: {error.reason.reason}") from None
@@ -163,12 +164,6 @@ def play_moves(text: str, width: int = 19, height: int | None = None) -> tuple[B
         if point < board.pass_move:
             moves.append((point, colour))
     return board, moves
-
-
-def _parse_move(word: str, width: int, height: int) -> int:
-    if word.lower() == "pass" or not word.isalpha():
-        return parse_gtp(word, width, height)
-    return parse_sgf(word, width, height)
 
 
 def board_position(board: Board) -> Position:

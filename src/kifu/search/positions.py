@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kifu.arrays import Hashes
+from kifu.arrays import Hashes, MoveArrays
 from kifu.corpus.hashes import mix, mix_words
-from kifu.go.replay import GamesLike, ReplayArrays, colour_of, replay_arrays
+from kifu.go.replay import ReplayArrays, colour_of, replay_arrays
 from kifu.go.state import EMPTY, PositionTables, clear_stones, lowest_hash, position_tables, set_stone, symmetry_keys
 from kifu.kernel import inline_kernel, kernel, writable_view
 from kifu.point import BLACK, ERASE_BIT, NO_POINT, POINT_MASK
@@ -252,7 +252,7 @@ def entry_bits(layout: EntryLayout) -> int:
 
 
 def pack_positions(
-    games: GamesLike, kept: npt.NDArray[np.bool_], traces: Traces, plies: int, layout: EntryLayout, first_row: int = 0
+    games: MoveArrays, kept: npt.NDArray[np.bool_], traces: Traces, plies: int, layout: EntryLayout, first_row: int = 0
 ) -> tuple[Hashes, npt.NDArray[np.uint64]]:
     """List the first `plies` positions of each kept game, in order of row and ply.
 
@@ -277,7 +277,7 @@ def pack_positions(
     return hashes, entries
 
 
-def late_stones(games: GamesLike, kept: npt.NDArray[np.bool_], traces: Traces, plies: int) -> npt.NDArray[np.uint16]:
+def late_stones(games: MoveArrays, kept: npt.NDArray[np.bool_], traces: Traces, plies: int) -> npt.NDArray[np.uint16]:
     """Return [G] uint16: the fewest stones in any position that `pack_positions` does not list, or NO_STONES."""
     fewest = np.full(len(kept), NO_STONES, np.uint16)
     arrays = replay_arrays(games)

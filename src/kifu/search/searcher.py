@@ -16,13 +16,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kifu.arrays import Bools
+from kifu.arrays import Bools, MoveArrays
 from kifu.corpus.catalogue import RowShard, open_catalogue, read_shard
 from kifu.corpus.schema import PLAYED_COLUMNS, SCHEMA, move_arrays
 from kifu.errors import GameError, RecipeError
 from kifu.execution.executor import Executor
 from kifu.progress import ProgressFactory, silent
-from kifu.records.games import MoveArrays
 from kifu.search.continuations import (
     INFO_COLUMNS,
     UNKNOWN_YEAR,
@@ -170,7 +169,7 @@ class Searcher:
         return list(dict.fromkeys([*close, *parts]))[:_SIMILAR]
 
     def find(
-        self, pattern: Pattern, games: Bools | None = None, *, jobs: int = 1, progress: ProgressFactory = silent
+        self, pattern: Pattern, games: Bools | None = None, *, jobs: int | None = 1, progress: ProgressFactory = silent
     ) -> Hits:
         """Find a pattern.
 
@@ -211,7 +210,7 @@ class Searcher:
         position: Position | tuple[int, int],
         games: Bools | None = None,
         *,
-        jobs: int = 1,
+        jobs: int | None = 1,
         progress: ProgressFactory = silent,
     ) -> Exploration:
         """Count the continuations of a position of the whole board, in any orientation.
@@ -325,7 +324,7 @@ class Searcher:
         self,
         function: Callable[[GameBatch, Bools | None], _Result],
         rows: Bools | None,
-        jobs: int,
+        jobs: int | None,
         progress: ProgressFactory,
     ) -> Iterator[_Result]:
         """Yield function(batch, games to search) for all batches with such games, in order; None stands for all."""

@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kifu.arrays import MoveArrays
 from kifu.corpus.catalogue import Catalogue, RowShard, open_partition, read_shard
 from kifu.corpus.parquet import group_rows
 from kifu.corpus.schema import PLAYED_COLUMNS, move_arrays
-from kifu.records.games import MoveArrays
 from kifu.search.continuations import INFO_COLUMNS, GameInfo, game_info
 from kifu.search.index import SearchIndex
 from kifu.search.traces import Traces, trace_games

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kifu.go.replay import GameMoves, GamesLike, ReplayArrays, game_moves, ignore_move, replay_arrays, replay_game
+from kifu.arrays import MoveArrays
+from kifu.go.replay import GameMoves, ReplayArrays, game_moves, ignore_move, replay_arrays, replay_game
 from kifu.go.rules import RECORD_RULES, History, new_history
 from kifu.go.state import EMPTY, LAST_CAPTURED, LAST_POINT, State, add_point, bit, last_point, new_state, popcount
 from kifu.kernel import inline_kernel, kernel
@@ -163,12 +164,12 @@ class Traces(NamedTuple):
     occupied: npt.NDArray[np.uint64]
 
 
-def bit_set_words(games: GamesLike) -> int:
+def bit_set_words(games: MoveArrays) -> int:
     """Return the number of words of bit sets that hold the points of all boards, see `Traces.occupied`."""
     return 6 if np.max(games.width * games.height.astype(np.int64), initial=0) < 384 else 10
 
 
-def games_by_size(games: GamesLike, index: npt.NDArray[np.int64]) -> list[tuple[int, int, npt.NDArray[np.int64]]]:
+def games_by_size(games: MoveArrays, index: npt.NDArray[np.int64]) -> list[tuple[int, int, npt.NDArray[np.int64]]]:
     """Return (width, height, games) for each board size from 1 x 1 to 25 x 25 among some games.
 
     index: [R] int64, numbers of games.
@@ -183,7 +184,7 @@ def games_by_size(games: GamesLike, index: npt.NDArray[np.int64]) -> list[tuple[
     return groups
 
 
-def trace_games(games: GamesLike, kept: npt.NDArray[np.bool_] | None = None) -> Traces:
+def trace_games(games: MoveArrays, kept: npt.NDArray[np.bool_] | None = None) -> Traces:
     """Replay games and return their traces. A game ends before its first illegal move.
 
     Args:

@@ -10,13 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
-from kifu.arrays import Bools
+from kifu.arrays import Bools, MoveArrays
 from kifu.errors import GameError, IllegalMove, RecipeError
 from kifu.go.board import Board
 from kifu.go.rules import RECORD_RULES, Rules
 from kifu.point import BLACK, MAX_SIZE, POINT_MASK, WHITE, WHITE_BIT, parse_sgf
 from kifu.records.game import Game, make_game
-from kifu.records.games import MoveArrays
 from kifu.search.position import board_position
 from kifu.web.api import Deadline, Params
 from kifu.web.site import Corpus, CorpusParams

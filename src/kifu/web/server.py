@@ -13,7 +13,7 @@ from http.cookies import CookieError, SimpleCookie
 from importlib.resources import files
 from time import monotonic
 from types import FrameType
-from typing import Any, cast
+from typing import cast
 from urllib.parse import parse_qsl, urlencode
 
 import anyio.to_thread
@@ -213,7 +213,6 @@ class _Protocol(H11Protocol):
     _owing_since: float | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin a connection."""
         # asyncio sets this for sockets made with IPPROTO_TCP only; without it, responses wait 40 ms for an ACK.
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         super().connection_made(transport)
@@ -311,7 +310,8 @@ def listen(host: str, port: int) -> socket.socket:
         RecipeError: That is impossible, for example because another program listens there.
     """
     try:
-        family, _, _, _, address = _resolve(host, port)
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, address = found[0]
         listener = socket.socket(family, socket.SOCK_STREAM)
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -324,10 +324,6 @@ def listen(host: str, port: int) -> socket.socket:
         reason = getattr(error, "strerror", None) or first_line(error)
         raise RecipeError(f"cannot listen at {host} port {port}: {reason}") from None
     return listener
-
-
-def _resolve(host: str, port: int) -> Any:
-    return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
 
 
 _TYPES = {

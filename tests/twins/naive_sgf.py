@@ -256,7 +256,7 @@ class Reader:
     def read(self) -> list[Node]:
         while self.depth and self.at < len(self.data) and not begins_another(self.data, self.at):
             self.step()
-            self.at = self.after(BLANKS if self.on_main_line else SPACES, self.at) if self.depth else self.at
+            self.at = self.after(BLANKS, self.at) if self.depth else self.at
         self.game.stop = self.at
         self.game.warn(ParseWarning.TRUNCATED, self.depth > 0)
         return [part for node in self.nodes for part in self.split(node)]
@@ -307,8 +307,6 @@ class Reader:
             self.values, self.after_text = None, False
             if self.on_main_line:
                 self.start_node()
-            elif char != b";":
-                self.skip_text()
         elif char == b"(" and self.on_main_line and self.in_node and not self.opens_node(self.at):
             self.at += 1
             self.opened = [each for each in self.opened if not each] + [True]
@@ -381,7 +379,7 @@ class Reader:
             if unit is None or begins_in_a_line(self.data, at):
                 self.at = at
                 return
-            brackets += unit[0] == b"["
+            brackets += (unit[0] == b"[") - (unit[0] == b"\\]" and brackets > 0)
             self.count(parentheses, unit)
             at = unit.end()
         follows = self.sgf_follows(at + 1)
@@ -398,6 +396,8 @@ class Reader:
                 if brackets and is_first:
                     end = later
                     self.game.warn(ParseWarning.UNESCAPED_BRACKET)
+            elif brackets and is_first:
+                self.game.warn(ParseWarning.UNESCAPED_BRACKET, re.search(rb"[A-Z]\[", self.data[begin:end]))
         last = self.nodes[-1].properties[-1] if self.values is not None else None
         if last:
             last.values.append(self.data[begin:end])
@@ -459,7 +459,9 @@ class Reader:
 
     def close(self) -> None:
         self.values = None
-        is_before_property = self.is_name(self.after(SPACES, self.at)) and (self.depth == 1 or self.after_text)
+        at = self.after(SPACES, self.at)
+        may_go_on = self.depth == 1 and (len(self.nodes) == 1 or not self.is_of_a_root(at))
+        is_before_property = self.is_name(at) and (may_go_on or self.after_text)
         is_text = self.opened.pop() if self.on_main_line and self.opened else None
         is_before_bracket = self.data[self.after(SPACES, self.at) :][:1] == b"]"
         if is_text or (is_text is None and self.on_main_line and (is_before_property or is_before_bracket)):

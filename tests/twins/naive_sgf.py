@@ -505,7 +505,7 @@ def plain_name(name: bytes, game: NaiveGame) -> bytes:
 
 
 def number(text: bytes) -> int | None:
-    text = text.strip(SPACE)
+    text = text.strip(SPACE).translate(None, b"\r\n")
     return int(text) if re.fullmatch(rb"[+-]?[0-9]{1,4}", text) else None
 
 

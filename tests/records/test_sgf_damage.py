@@ -4,9 +4,15 @@ What is right was decided before the parser ran: by the rules of SGFC for the st
 by the text that was encoded for character sets.
 """
 
+import random
+from pathlib import Path
+
+import numba
 import pytest
 
+from fuzz_sgf import dirty, trap_records
 from kifu.point import POINT_MASK, WHITE_BIT, to_sgf
+from kifu.records.containers import blocks
 from kifu.records.game import Game, read_games
 from kifu.records.games import ParseWarning
 from kifu.records.sgf import as_block
@@ -51,8 +57,8 @@ STRUCTURES = {  # record -> moves of each game, and the warnings of all of them 
     "(;SZ[9];B[cc](N[x];W[gg]))": (["Bcc Wgg"], "SEMICOLON_MISSING"),
     "(;SZ[9];B[cc](w[gg];b[ee]))": (["Bcc Wgg Bee"], "SEMICOLON_MISSING"),
     "(;SZ[9];B[cc](White[gg];Black[ee]))": (["Bcc Wgg Bee"], "SEMICOLON_MISSING"),
-    "(;SZ[9];B[cc](then W[gg];B[ee]))": (["Bcc Wgg Bee"], "SEMICOLON_MISSING TEXT_SKIPPED"),
-    "(;SZ[9];B[cc](W[]B[ee];B[ff]))": (["Bcc Bee Bff"], "SEMICOLON_MISSING"),
+    "(;SZ[9];B[cc](then W[gg];B[ee]))": (["Bcc Bee"], "TEXT_SKIPPED"),
+    "(;SZ[9];B[cc](W[]B[ee];B[ff]))": (["Bcc W Bee Bff"], "SEMICOLON_MISSING"),
     "(;SZ[9](;B[cc](W[gg]": (["Bcc Wgg"], "SEMICOLON_MISSING TRUNCATED"),
     # Variations without nodes are ignored.
     "(;SZ[9]()(;B[cc];W[gg]))": (["Bcc Wgg"], "EMPTY_VARIATION"),
@@ -80,7 +86,7 @@ STRUCTURES = {  # record -> moves of each game, and the warnings of all of them 
     "(;SZ[9];B[cc](;W[gg])(;W[ff] -))": (["Bcc Wgg"], "TEXT_SKIPPED VARIATIONS"),
     "(;SZ[9];B[cc] Black's first;W[gg])": (["Bcc Wgg"], "TEXT_SKIPPED"),
     "(;SZ[9];B[cc]\\;W[gg])": (["Bcc Wgg"], "TEXT_SKIPPED"),
-    "(;SZ[9];B[cc],W[gg])": (["Bcc"], "TEXT_SKIPPED"),
+    "(;SZ[9];B[cc],W[gg])": (["Bcc Wgg"], ""),
     # Passes and white space.
     "(;SZ[9];B[``];W[ ``]\n;B[`\n`];W[`])": (["B W B W?"], ""),
     "(;SZ[9];B[c c];W[\tgg\t];B[e\r\ne];W[ f f ])": (["Bcc Wgg Bee Wff"], ""),
@@ -232,3 +238,31 @@ def test_differing_readings(record: bytes) -> None:
     game = read_games(record)[0]
     assert (moves_of(game), ParseWarning.OTHER_CHARSET in game.warnings) == (moves, warns)
     compare_with_naive(record)
+
+
+def test_dirty_records() -> None:
+    draw = random.Random(1)
+    for _ in range(100):
+        record = dirty(draw, trap_records())
+        compare_with_naive(record)
+        compare_text_fields(as_block([record]))
+
+
+@pytest.mark.slow
+def test_dirty_real_records(shared: Path) -> None:
+    """Records as they are, and with damages; many records of a file follow each other without a line break."""
+    draw, data = random.Random(2), shared / "data"
+    records = [path.read_bytes() for path in sorted(data.glob("cases*/*.sgf*"))] + trap_records()
+    for record in records:
+        compare_with_naive(record)
+        compare_text_fields(as_block([record]))
+    sources = [*sorted(data.glob("kgs/*.tar.gz"))[::6], *sorted(data.glob("wild/*.tar.gz")), *data.glob("fox/*.7z")]
+    for source in [*sources, data / "formats/katago-sgfs"]:
+        block = next(blocks(source, block_bytes=1 << 20))
+        members = [block.data[start:stop].tobytes() for start, stop in zip(block.start, block.stop)]
+        records += draw.sample([member[:4000] for member in members], min(300, len(members)))
+    for number in range(3000 if not numba.config.DISABLE_JIT else 100):
+        record = dirty(draw, records)
+        compare_with_naive(record)
+        if number % 4 == 0:
+            compare_text_fields(as_block([record]))

@@ -1,5 +1,6 @@
 """A naive SGF parser with regular expressions and lists: the reference for the compiled scanner."""
 
+import itertools
 import re
 from dataclasses import dataclass, field
 
@@ -13,25 +14,31 @@ from kifu.records.text import codec_named
 
 LETTERS = b"abcdefghijklmnopqrstuvwxyz"
 SPACE = bytes(range(33))
+OF_A_ROOT = {*GAME_INFO, "AP", "CA", "FF", "GM", "ST", "SZ"}
+SEARCHED = 4096  # bytes in which the end of a value is sought
 
+BLANKS = re.compile(rb"[\0-\x20,]*")
+SPACES = re.compile(rb"[\0-\x20]*")
 OPENING = re.compile(rb"\((?!\0)[\0-\x20]*;")
 NO_OPENING = re.compile(rb";[\0-\x20]*(GM|FF)\[")
 NO_SEMICOLON = re.compile(rb"\([\0-\x20]*(?=([A-Z]{1,2}[\0-\x20]*|[a-z]*[A-Z][a-z]*(?:[A-Z][a-z]*)?)(\[[^()]*))")
-NESTED_ROOT = re.compile(rb"\([\0-\x20]*(;[\0-\x20]*)?(GM|FF)\[")
+ANOTHER_ROOT = re.compile(rb"\([\0-\x20]*(;[\0-\x20]*)?(GM|FF)\[")
+ROOT_VALUE = re.compile(rb"[\0-\x20]*([A-Za-z]*)[\0-\x20]*\[[^][\\\0-\x1f]*\]")
+SEMICOLON = re.compile(rb";|\xef\xbc\x9b|\xa3\xbb")
 DOUBT = re.compile(rb"[\x80-\xff](\\|\][^\0-\x20;()\[A-Za-z])")
 NAME = re.compile(rb"[A-Za-z][A-Za-z0-9]*")
-PLAIN_VALUE = re.compile(rb"\[((?:\\.|[^\\\]])*)\]", re.DOTALL)
-VALUES = {
-    "plain": PLAIN_VALUE,
-    "cp932": re.compile(rb"\[((?:[\\\x81-\x9f\xe0-\xff].|[^\\\]\x81-\x9f\xe0-\xff])*)\]", re.DOTALL),
-    "cp950": re.compile(rb"\[((?:[\\\x81-\xff].|[^\\\]\x81-\xff])*)\]", re.DOTALL),
-    "gb18030": re.compile(rb"\[((?:[\\\x81-\xff].|[^\\\]\x81-\xff])*)\]", re.DOTALL),
-}
+LEAD = {"plain": rb"", "cp932": rb"\x81-\x9f\xe0-\xff", "cp950": rb"\x81-\xff", "gb18030": rb"\x81-\xff"}
+JAPANESE = rb"\x1b\$[\x21-\x7e]*(?=\x1b)"  # of ISO-2022-JP
+UNITS = {charset: rb"%s|[\\%s].|[^\]]" % (JAPANESE, lead) for charset, lead in LEAD.items()}  # of a value
+UNIT = {charset: re.compile(unit + rb"|\]", re.DOTALL) for charset, unit in UNITS.items()}
+VALUES = {charset: re.compile(rb"\[((?>%s)*+)\]" % unit, re.DOTALL) for charset, unit in UNITS.items()}
 CHARACTER = {
     "cp932": rb"[\xa1-\xdf]|[\x81-\x9f\xe0-\xef\xfa-\xfc][\x40-\x7e\x80-\xfc]",
     "cp950": rb"[\x87-\xfe][\x40-\x7e\xa1-\xfe]",
     "gb18030": rb"[\x81-\xfe][0-9\x40-\x7e\x80-\xfe]",
 }
+
+Node = list[tuple[bytes, list[bytes]]]
 
 
 @dataclass
@@ -48,25 +55,23 @@ class NaiveGame:
     warnings: ParseWarning = field(default_factory=lambda: ParseWarning(0))
     drop: DropReason = DropReason.KEPT
 
+    def warn(self, warning: ParseWarning, is_set: object = True) -> None:
+        self.warnings |= warning if is_set else ParseWarning(0)
+
 
 def read_member(data: bytes) -> list[NaiveGame]:
     games: list[NaiveGame] = []
     at, is_doubtful = 0, DOUBT.search(data) is not None
     while start := find_start(data, at):
-        game = NaiveGame(start[0])
-        if data[at : game.start].strip(SPACE):
-            game.warnings |= ParseWarning.JUNK_BEFORE
-        if games:
-            game.warnings |= ParseWarning.LATER_GAME
-        if data[game.start : game.start + 1] != b"(":
-            game.warnings |= ParseWarning.OPENING_MISSING
-        elif data[start[1] - 1 : start[1]] != b";":
-            game.warnings |= ParseWarning.SEMICOLON_MISSING
+        game, is_open = NaiveGame(start[0]), data[start[0] : start[0] + 1] == b"("
         charset, is_other = charset_of(data, start[1], is_doubtful)
-        if is_other:
-            game.warnings |= ParseWarning.OTHER_CHARSET
-        nodes = split_nodes(data, start[1], game, VALUES[charset])
-        read_root(nodes[0], game)
+        game.warn(ParseWarning.JUNK_BEFORE, data[at : game.start].strip(SPACE))
+        game.warn(ParseWarning.LATER_GAME, games)
+        game.warn(ParseWarning.OPENING_MISSING, not is_open)
+        game.warn(ParseWarning.SEMICOLON_MISSING, is_open and data[start[1] - 1 : start[1]] != b";")
+        game.warn(ParseWarning.OTHER_CHARSET, is_other)
+        nodes = Reader(data, start[1], game, charset).read()
+        read_root(nodes, game)
         if not game.drop:
             for number, node in enumerate(nodes):
                 read_node(node, number == 0, game)
@@ -79,13 +84,44 @@ def find_start(data: bytes, at: int) -> tuple[int, int] | None:
     """Return where the next game and its root's properties begin."""
     for start in range(at, len(data)):
         if found := OPENING.match(data, start):
-            return start, found.end()
-        if NO_OPENING.match(data, start):
+            if not is_smiley(data, found.end()):
+                return start, found.end()
+        elif NO_OPENING.match(data, start):
             return start, start + 1
         found = NO_SEMICOLON.match(data, start)
         if found and found[2].count(b"[") >= 2 and 0 <= found[2].count(b"[") - found[2].count(b"]") <= 1:
             return start, found.end()
     return None
+
+
+def is_smiley(data: bytes, at: int) -> bool:
+    """Return whether a (; that ends there begins no game."""
+    text = data[at:].lstrip(SPACE)
+    if root := re.match(rb"\([\0-\x20]*;[\0-\x20]*([A-Za-z]+)[\0-\x20]*\[", text):
+        return plain_name(root[1], NaiveGame(0)).decode() in OF_A_ROOT
+    if text[:1] in (b";", b")", b"(") or re.match(rb"[A-Za-z][A-Za-z0-9]*[\0-\x20]*\[", text):
+        return False
+    return re.match(rb"[^()]*[A-Z]\[", text) is None
+
+
+def begins_another(data: bytes, at: int) -> bool:
+    return ANOTHER_ROOT.match(data, at) is not None or begins_in_a_line(data, at)
+
+
+def begins_in_a_line(data: bytes, at: int) -> bool:
+    """Return whether another game begins there, even within a value."""
+    opening = OPENING.match(data, at)
+    if opening is None or data[:at].rstrip(b" \t")[-1:] not in (b"\r", b"\n"):
+        return False
+    at, name = opening.end(), b""
+    for _ in range(16):
+        value = ROOT_VALUE.match(data, at)
+        if value is None or not (name or value[1]):
+            return False
+        name, at = plain_name(value[1], NaiveGame(0)) if value[1] else name, value.end()
+        if name in (b"GM", b"FF"):
+            return True
+    return False
 
 
 def is_utf8(data: bytes) -> bool:
@@ -98,13 +134,15 @@ def is_utf8(data: bytes) -> bool:
 
 def charset_of(data: bytes, root: int, is_doubtful: bool) -> tuple[str, bool]:
     """Return the key of `VALUES` for the game whose root's properties begin there, and whether CA names another one."""
-    node = split_nodes(data[: root + 4096], root, NaiveGame(0), PLAIN_VALUE)[0]
+    if data.isascii():
+        return "plain", False
+    node = Reader(data[: root + 4096], root, NaiveGame(0), "plain").read()[0]
     found = [values[0] for name, values in node if name == b"CA" and values]
     declared = codec_named(found[0]) if found else None
     declared = "cp932" if declared and re.match("shift_?jis", declared) else declared
     declared = "cp950" if declared == "big5hkscs" else declared if declared in VALUES else "plain"
     is_paired = declared in ("cp932", "cp950")
-    if data.isascii() or not (is_doubtful or is_paired):
+    if not (is_doubtful or is_paired):
         return "plain", False
     length = 64
     ends, limit = list[int](), root
@@ -137,6 +175,11 @@ def measure(data: bytes, root: int, limit: int, charset: str) -> tuple[int, int 
         kind = "junk"
         if char == b"[":
             value = VALUES[charset].match(data, before, limit)
+            stop = value.end() if value else limit
+            cut = [k for k in range(before, stop) if data[k : k + 1] == b"(" and begins_in_a_line(data, k)]
+            if cut and depth:
+                at, depth, end = cut[0], 0, cut[0] if end is None else end
+                continue
             if value is None:
                 break
             at = value.end()
@@ -148,7 +191,7 @@ def measure(data: bytes, root: int, limit: int, charset: str) -> tuple[int, int 
                     chars += sum(each >= b"\x80" for each in good)
                     bad += sum(each >= b"\x80" and not re.fullmatch(CHARACTER[charset], each) for each in good)
         elif char == b"(":
-            if depth and NESTED_ROOT.match(data, before):
+            if depth and begins_another(data, before):
                 end, depth = before if end is None else end, 0
             depth += 1
             kind = "node"
@@ -167,98 +210,317 @@ def measure(data: bytes, root: int, limit: int, charset: str) -> tuple[int, int 
     return 2 * values - 4 * junk + (end is not None), end, chars, bad
 
 
-def split_nodes(
-    data: bytes, at: int, game: NaiveGame, value_form: re.Pattern[bytes]
-) -> list[list[tuple[bytes, list[bytes]]]]:
-    """Return the main line's nodes of the game whose properties begin at `at`: properties with their values."""
-    nodes: list[list[tuple[bytes, list[bytes]]]] = [[]]
-    values: list[bytes] | None = None
-    depth, opened = 1, 0  # parentheses; those since the last node
-    on_main_line, in_node, is_closed = True, True, False
-    while depth and at < len(data):
-        char = data[at : at + 1]
+@dataclass(eq=False)
+class Property:
+    name: bytes
+    is_direct: bool  # the name directly follows ; ] ( or a line break
+    after_text: bool  # in its node
+    values: list[bytes] = field(default_factory=list)
+    stop: int = 0  # of the last value
+
+    def is_move(self) -> bool:
+        return self.name in (b"B", b"W") and bool(self.values)
+
+
+@dataclass
+class FoundNode:
+    properties: list[Property] = field(default_factory=list)
+    has_text: bool = False
+
+
+class Reader:
+    """One pass over a game, by the rules of docs/leniency.md."""
+
+    def __init__(self, data: bytes, at: int, game: NaiveGame, charset: str) -> None:
+        self.data, self.at, self.game, self.charset = data, at, game, charset
+        self.has_long_names = False
+        if (second := re.compile(rb"[\0-\x20]*;").match(data, at)) and self.is_of_a_root(second.end()):
+            self.at = second.end()
+        self.at = self.after(BLANKS, self.at)
+        first = NAME.match(data, self.at)
+        self.has_long_names = first is not None and re.search(rb"[a-z]", first[0]) is not None
+        self.nodes = [FoundNode()]
+        self.values: list[bytes] | None = None  # of the last property
+        self.depth = 1  # of parentheses
+        self.opened: list[bool] = []  # parentheses since the last node: whether each is text
+        self.on_main_line = self.in_node = True
+        self.is_closed = self.had_variation = False
+        self.after_text = False
+
+    def skip_text(self) -> None:
+        self.game.warn(ParseWarning.TEXT_SKIPPED)
+        self.values, self.after_text = None, True
+        if self.on_main_line:
+            self.nodes[-1].has_text = True
+
+    def read(self) -> list[Node]:
+        while self.depth and self.at < len(self.data) and not begins_another(self.data, self.at):
+            self.step()
+            self.at = self.after(BLANKS, self.at) if self.depth else self.at
+        self.game.stop = self.at
+        self.game.warn(ParseWarning.TRUNCATED, self.depth > 0)
+        return [part for node in self.nodes for part in self.split(node)]
+
+    def split(self, node: FoundNode) -> list[Node]:
+        """Return a node for each move."""
+        found = node.properties
+        if any(each.name in (b"AB", b"AW", b"AE") and each.values for each in found):
+            for each in [each for each in found if each.is_move() and len(each.values) > 1]:
+                each.name = b"fork " + each.name  # its stones are setup
+                self.game.warn(ParseWarning.MANY_MOVE_VALUES)
+        moves = [k for k, each in enumerate(found) if each.is_move()]
+        starts = [0]
+        for before, k in itertools.pairwise(moves if all(len(found[k].values) == 1 for k in moves) else []):
+            is_splittable = node is not self.nodes[0] or len(starts) > 1 or self.only_moves_follow(found[k].stop)
+            if found[k].name != found[before].name and not found[k].after_text and is_splittable:
+                self.game.warn(ParseWarning.TWO_MOVES_IN_NODE)
+                starts.append(k)
+        return [self.clean(node, found[start:stop]) for start, stop in itertools.pairwise([*starts, len(found)])]
+
+    def only_moves_follow(self, at: int) -> bool:
+        """Return whether a move, a node or a parenthesis follows a value, or nothing."""
+        at = self.after(BLANKS, at)
+        name = NAME.match(self.data, at)
+        if name:
+            return plain_name(name[0], NaiveGame(0)) in (b"B", b"W")
+        return self.data[at : at + 1] in (b"", b"(", b")") or SEMICOLON.match(self.data, at) is not None
+
+    def clean(self, node: FoundNode, part: list[Property]) -> Node:
+        """Return the properties of a part with a move, without further moves, and what is likely text."""
+        part = [each for each in part if each.values]
+        if node.has_text and len(node.properties) <= 256:
+            direct = {each.name for each in part if each.is_direct}
+            part = [each for each in part if each.is_direct or each.name not in direct]
+        moves = [each for each in part if each.is_move()]
+        self.game.warn(ParseWarning.MOVE_SKIPPED, len(moves) > 1)
+        self.game.warn(ParseWarning.MANY_MOVE_VALUES, any(len(each.values) > 1 for each in moves))
+        kept = [(each.name, each.values) for each in part if each not in moves[1:]]
+        forks = [(b"A" + name[-1:], values) for name, values in kept if name.startswith(b"fork")]
+        return [each for each in kept if not each[0].startswith(b"fork")] + forks
+
+    def step(self) -> None:
+        char = self.data[self.at : self.at + 1]
         if char == b"[":
-            if values is None if on_main_line else is_closed:
-                game.warnings |= ParseWarning.TEXT_SKIPPED
-            value = value_form.match(data, at)
-            if value is None:
-                at = len(data)
-                break
-            if values is not None:
-                values.append(value[1])
-            at = value.end()
-            continue
-        if char == b"(" and NESTED_ROOT.match(data, at):
-            break
-        if on_main_line and (name := NAME.match(data, at)):
-            at = name.end()
-            follows = data[at:].lstrip(SPACE)[:1]
-            if not in_node and opened and follows == b"[":
-                game.warnings |= ParseWarning.SEMICOLON_MISSING
-                nodes.append([])
-                in_node, opened = True, 0
-            elif not in_node or follows not in (b"", b"["):
-                game.warnings |= ParseWarning.TEXT_SKIPPED
-            values = None
-            if in_node:
-                values = []
-                nodes[-1].append((plain_name(name[0], game), values))
-            continue
-        if char.strip(SPACE):
-            values = None
-        if char == b";" and on_main_line:
-            nodes.append([])
-            in_node, opened = True, 0
+            self.read_value()
+        elif semicolon := SEMICOLON.match(self.data, self.at):
+            self.at = semicolon.end()
+            self.values, self.after_text = None, False
+            if self.on_main_line:
+                self.start_node()
+        elif char == b"(" and self.on_main_line and self.in_node and not self.opens_node(self.at):
+            self.at += 1
+            self.opened = [each for each in self.opened if not each] + [True]
+            self.skip_text()
         elif char == b"(":
-            in_node = is_closed = False
-            depth += 1
-            opened += 1
-            if not on_main_line:
-                game.warnings |= ParseWarning.VARIATIONS
+            self.at += 1
+            self.values, self.after_text = None, False
+            self.opened = [each for each in self.opened if not each] + [False]
+            self.in_node = self.is_closed = False
+            self.depth += 1
+            self.game.warn(ParseWarning.VARIATIONS, not self.on_main_line)
         elif char == b")":
-            depth -= 1
-            if on_main_line and opened and not in_node:
-                opened -= 1
-                game.warnings |= ParseWarning.EMPTY_VARIATION
-            else:
-                on_main_line, is_closed = False, True
-        elif char.strip(SPACE) and (on_main_line or is_closed or not re.match(rb"[A-Za-z0-9;]", char)):
-            game.warnings |= ParseWarning.TEXT_SKIPPED
-        at += 1
-    game.stop = at
-    if depth:
-        game.warnings |= ParseWarning.TRUNCATED
-    return nodes
+            self.at += 1
+            self.close()
+        elif self.on_main_line and (name := NAME.match(self.data, self.at)):
+            self.at = name.end()
+            self.read_name(name)
+        else:
+            self.at += 1
+            if self.on_main_line or self.is_closed or not re.match(rb"[A-Za-z0-9]", char):
+                self.skip_text()
+
+    def start_node(self) -> None:
+        self.nodes.append(FoundNode())
+        self.had_variation |= not all(self.opened)
+        self.in_node, self.opened = True, []
+
+    def is_of_a_root(self, at: int) -> bool:
+        at = self.after(BLANKS, at)
+        name = NAME.match(self.data, at)
+        return name is not None and self.is_name(at) and plain_name(name[0], NaiveGame(0)).decode() in OF_A_ROOT
+
+    def after(self, blanks: re.Pattern[bytes], at: int) -> int:
+        found = blanks.match(self.data, at)
+        return found.end() if found else at
+
+    def is_name(self, at: int) -> bool:
+        """Return whether a name with a value begins there."""
+        name = re.compile(rb"([A-Za-z][A-Za-z0-9]*)([\0-\x20]*)\[").match(self.data, at)
+        if name and re.search(rb"[a-z]", name[1]) and not self.has_long_names:
+            return self.data[at - 1 : at] in (b"]", b";", b"(") and not name[2]
+        return name is not None
+
+    def opens_node(self, at: int) -> bool:
+        at = self.after(SPACES, at + 1)
+        return (
+            self.data[at : at + 1] in (b"", b"(", b")")
+            or SEMICOLON.match(self.data, at) is not None
+            or self.is_name(at)
+        )
+
+    def sgf_follows(self, at: int) -> bool:
+        at = self.after(BLANKS, at)
+        char = self.data[at : at + 1]
+        if char == b")":
+            at = self.after(SPACES, at + 1)
+            return self.data[at : at + 1] != b"]"
+        if char == b"(":
+            return self.opens_node(at)
+        return char in (b"", b"[", b";") or SEMICOLON.match(self.data, at) is not None or self.is_name(at)
+
+    def read_value(self) -> None:
+        if self.values is None if self.on_main_line else self.is_closed:
+            self.skip_text()
+            self.opened = [each for each in self.opened if not each]
+        begin, at, brackets = self.at + 1, self.at + 1, 0
+        parentheses: list[bool] = []  # for each open one, whether it begins with (;
+        while self.data[at : at + 1] != b"]":
+            unit = UNIT[self.charset].match(self.data, at)
+            if unit is None or begins_in_a_line(self.data, at):
+                self.at = at
+                return
+            brackets += (unit[0] == b"[") - (unit[0] == b"\\]" and brackets > 0)
+            self.count(parentheses, unit)
+            at = unit.end()
+        follows = self.sgf_follows(at + 1)
+        char = self.data[self.after(BLANKS, at + 1) :][:1]
+        if brackets and (any(parentheses) or char == b"(" or (parentheses and char == b")")):
+            follows = False
+        self.after_text = False
+        is_first = not self.on_main_line or self.values == []
+        end, self.at = at, at + 1
+        if brackets or not follows:
+            later = self.find_end(at, brackets, follows, parentheses if brackets else [])
+            if later is not None:
+                self.at = later + 1
+                if brackets and is_first:
+                    end = later
+                    self.game.warn(ParseWarning.UNESCAPED_BRACKET)
+            elif brackets and is_first:
+                self.game.warn(ParseWarning.UNESCAPED_BRACKET, re.search(rb"[A-Z]\[", self.data[begin:end]))
+        last = self.nodes[-1].properties[-1] if self.values is not None else None
+        if last:
+            last.values.append(self.data[begin:end])
+            last.stop = self.at
+        if self.at > end + 1:
+            if last and is_first and not last.is_direct:
+                self.nodes[-1].properties.pop()
+            elif last:
+                last.after_text = True
+            self.skip_text()
+
+    def count(self, parentheses: list[bool], unit: re.Match[bytes]) -> None:
+        if unit[0] == b"(":
+            parentheses.append(OPENING.match(self.data, unit.start()) is not None)
+        elif unit[0] == b")" and parentheses:
+            parentheses.pop()
+
+    def find_end(self, first: int, brackets: int, followed: bool, parentheses: list[bool]) -> int | None:
+        """Return the later `]` that ends a value whose first one stands at `first`."""
+        own = [True] + [False] * (brackets - 1) if brackets else []  # for each open bracket, whether it is the value's
+        at, last = first + 1, b"]"
+        while at < min(len(self.data), first + SEARCHED):
+            unit = UNIT[self.charset].match(self.data, at)
+            assert unit is not None
+            char = unit[0]
+            self.count(parentheses, unit)
+            if char == b"[":
+                own.append(False)
+            elif char == b"]":
+                if (not own or own.pop()) and self.sgf_follows(at + 1):
+                    return at
+            elif char == b"(":
+                if begins_another(self.data, at) or (followed and parentheses[-1]):
+                    return None
+            elif char == b";":
+                is_node = last == b"]" or (not brackets and self.is_name(self.after(SPACES, at + 1)))
+                if followed or (is_node and not any(parentheses)):
+                    return None
+            if char.strip(SPACE):
+                last = char
+            at = unit.end()
+        return None
+
+    def read_name(self, name: re.Match[bytes]) -> None:
+        is_name = self.is_name(name.start())
+        if self.opened and not self.in_node and is_name:
+            self.game.warn(ParseWarning.SEMICOLON_MISSING)
+            self.start_node()
+        elif not self.in_node or not (is_name or self.at == len(self.data)):
+            self.skip_text()
+            return
+        is_direct = self.data[name.start() - 1 : name.start()] in (b";", b"]", b"(", b"\r", b"\n")
+        found = Property(
+            plain_name(name[0], self.game if is_name else NaiveGame(0)), is_direct, self.nodes[-1].has_text
+        )
+        self.nodes[-1].properties.append(found)
+        self.values, self.after_text = found.values, False
+        self.opened = []
+
+    def close(self) -> None:
+        self.values = None
+        at = self.after(SPACES, self.at)
+        may_go_on = self.depth == 1 and (len(self.nodes) == 1 or not self.is_of_a_root(at))
+        is_before_property = self.is_name(at) and (may_go_on or self.after_text)
+        is_text = self.opened.pop() if self.on_main_line and self.opened else None
+        is_before_bracket = self.data[self.after(SPACES, self.at) :][:1] == b"]"
+        if is_text or (is_text is None and self.on_main_line and (is_before_property or is_before_bracket)):
+            self.skip_text()
+            return
+        self.after_text = False
+        self.depth -= 1
+        if is_text is not None:
+            self.game.warn(ParseWarning.EMPTY_VARIATION)
+        elif self.depth or not self.goes_on():
+            self.on_main_line, self.is_closed = False, True
+        else:
+            self.depth = 1
+            self.game.warn(ParseWarning.CLOSED_EARLY)
+            if self.had_variation:
+                self.on_main_line, self.is_closed = False, True
+
+    def goes_on(self) -> bool:
+        """Skip text up to a node that follows the last parenthesis. Return whether there is one."""
+        text = re.compile(rb"[^(]*").match(self.data, self.at)
+        for semicolon in SEMICOLON.finditer(self.data, self.at, text.end() if text else 0):
+            at = self.after(SPACES, semicolon.end())
+            if not self.is_name(at):
+                continue
+            if self.is_of_a_root(at):
+                return False
+            if b"[" in self.data[self.at : at]:
+                self.game.warn(ParseWarning.CLOSED_EARLY | ParseWarning.TEXT_SKIPPED)
+                return False
+            self.at = semicolon.end()
+            self.start_node()
+            return True
+        return False
 
 
 def plain_name(name: bytes, game: NaiveGame) -> bytes:
-    if re.search(rb"[a-z]", name):
-        game.warnings |= ParseWarning.LOWER_CASE_NAME
+    game.warn(ParseWarning.LOWER_CASE_NAME, re.search(rb"[a-z]", name))
     if re.search(rb"[0-9]", name):
         return b"?"
     return re.sub(rb"[a-z]", b"", name) or name.upper()
 
 
 def number(text: bytes) -> int | None:
-    text = text.strip(SPACE)
+    text = text.strip(SPACE).translate(None, b"\r\n")
     return int(text) if re.fullmatch(rb"[+-]?[0-9]{1,4}", text) else None
 
 
-def read_root(node: list[tuple[bytes, list[bytes]]], game: NaiveGame) -> None:
-    first = [(name, values[0]) for name, values in node if values]
-    for value in [value.strip(SPACE) for name, value in first if name == b"SZ"]:
-        if not value or game.width or game.drop:
-            continue
-        sides = [number(side) for side in value.split(b":", 1)]
-        if all(side is not None and 1 <= side <= 25 for side in sides):
-            game.width, game.height = sides[0], sides[-1]
-        else:
-            game.drop = DropReason.BAD_SIZE
-        if len(sides) == 2 and sides[0] == sides[1] and sides[0] is not None:
-            game.warnings |= ParseWarning.SIZE_PAIR
+def read_root(nodes: list[Node], game: NaiveGame) -> None:
+    first = [(name, values[0]) for name, values in nodes[0] if values]
+    for node in nodes:
+        given = [values[0].strip(SPACE) for name, values in node if name == b"SZ"]
+        game.warn(ParseWarning.INFO_AFTER_ROOT, given and node is not nodes[0])
+        if any(given):
+            read_size(next(filter(None, given)), game)
+        if any(given) or any(name in (b"B", b"W", b"AB", b"AW", b"AE") for name, _ in node):
+            break
     if not game.width and not game.drop:
         game.width = game.height = 19
-        game.warnings |= ParseWarning.SIZE_MISSING
+        game.warn(ParseWarning.SIZE_MISSING)
     if any(name == b"GM" and value.strip(SPACE) and number(value) != 1 for name, value in first):
         game.drop = DropReason.NOT_GO
     handicaps = [value for name, value in first if name == b"HA"] or [value for name, value in first if name == b"HD"]
@@ -270,66 +532,47 @@ def read_root(node: list[tuple[bytes, list[bytes]]], game: NaiveGame) -> None:
                 value.strip(SPACE)[:1], game.to_play
             )
     charsets = [value for name, value in first if name == b"CA"]
-    if charsets and codec_named(charsets[0]) is None:
-        game.warnings |= ParseWarning.BAD_CHARSET
+    game.warn(ParseWarning.BAD_CHARSET, charsets and codec_named(charsets[0]) is None)
+
+
+def read_size(value: bytes, game: NaiveGame) -> None:
+    sides = [number(side) for side in value.split(b":", 1)]
+    if all(side is not None and 1 <= side <= 25 for side in sides):
+        game.width, game.height = sides[0], sides[-1]
+    else:
+        game.drop = DropReason.BAD_SIZE
+    game.warn(ParseWarning.SIZE_PAIR, len(sides) == 2 and sides[0] == sides[1] and sides[0] is not None)
 
 
 def read_handicap(value: bytes, game: NaiveGame) -> None:
     game.handicap = number(value)
-    if game.handicap is None:
-        game.warnings |= ParseWarning.HANDICAP_TEXT
-    if game.handicap == 1:
-        game.warnings |= ParseWarning.HANDICAP_ONE
+    game.warn(ParseWarning.HANDICAP_TEXT, game.handicap is None)
+    game.warn(ParseWarning.HANDICAP_ONE, game.handicap == 1)
 
 
-def read_node(node: list[tuple[bytes, list[bytes]]], in_root: bool, game: NaiveGame) -> None:
-    ply = len(game.moves)
+def read_node(node: Node, in_root: bool, game: NaiveGame) -> None:
     kinds: dict[int, int] = {}
-    forked = []
-    if any(name in (b"AB", b"AW", b"AE") and values for name, values in node):
-        for own, setup in ((b"B", b"AB"), (b"W", b"AW")):
-            given = [values for name, values in node if name == own and values]
-            several = [values for values in given if len(values) > 1]
-            if several:
-                move(squeeze(given[0][0]), game)  # for its warnings
-                game.warnings |= ParseWarning.MANY_MOVE_VALUES
-                game.warnings |= ParseWarning.TWO_MOVES_IN_NODE if len(given) > 1 else ParseWarning(0)
-                forked.append((setup, several[-1]))
-                node = [(name, [] if name == own else values) for name, values in node]
-    for name, values in [*node, *forked]:
-        if values and not in_root and name.decode() in GAME_INFO:
-            game.warnings |= ParseWarning.INFO_AFTER_ROOT
+    for name, values in node:
+        if not in_root and name.decode() in GAME_INFO:
+            game.warn(ParseWarning.INFO_AFTER_ROOT)
             if name == b"HA" and game.handicap is None and not game.warnings & ParseWarning.HANDICAP_TEXT:
                 read_handicap(values[0], game)
         bits = {b"AB": 0, b"AW": WHITE_BIT, b"AE": ERASE_BIT}.get(name)
         if bits is None:
             continue
-        if values and not in_root:
-            game.warnings |= ParseWarning.SETUP_AFTER_ROOT
+        game.warn(ParseWarning.SETUP_AFTER_ROOT, not in_root)
         for value in values:
             for point in points(squeeze(value), game):
-                if kinds.get(point, bits) != bits and in_root:
-                    game.warnings |= ParseWarning.SETUP_TWICE
+                game.warn(ParseWarning.SETUP_TWICE, kinds.get(point, bits) != bits and in_root)
                 if kinds.get(point) != bits:
-                    game.setup.append((ply, point | bits))
+                    game.setup.append((len(game.moves), point | bits))
                 kinds[point] = bits
     if in_root:
         game.root_setup = len(game.setup)
-    found = []
-    for name, bits in ((b"B", 0), (b"W", WHITE_BIT)):
-        given = [values for other, values in node if other == name and values]
-        if any(len(values) > 1 for values in given):
-            game.warnings |= ParseWarning.MANY_MOVE_VALUES
-        if given:
-            found.append(move(squeeze(given[0][0]), game) | bits)
-        if len(given) > 1:
-            game.warnings |= ParseWarning.TWO_MOVES_IN_NODE
-    if found:
-        game.moves.append(found[0])
-        if in_root:
-            game.warnings |= ParseWarning.MOVE_IN_ROOT
-    if len(found) > 1:
-        game.warnings |= ParseWarning.TWO_MOVES_IN_NODE
+    for name, values in node:
+        if name in (b"B", b"W"):
+            game.moves.append(move(squeeze(values[0]), game) | (WHITE_BIT if name == b"W" else 0))
+            game.warn(ParseWarning.MOVE_IN_ROOT, in_root)
 
 
 def squeeze(value: bytes) -> bytes:
@@ -347,13 +590,11 @@ def move(value: bytes, game: NaiveGame) -> int:
         return game.width * game.height
     if point := point_of(value, game):
         return point[1] * game.width + point[0]
-    if value == b"tt" and game.width <= 19 and game.height <= 19:
-        game.warnings |= ParseWarning.PASS_AS_TT
-        return game.width * game.height
-    if value.lower() in (b"pass", b"--", b"``"):
-        game.warnings |= ParseWarning.PASS_AS_WORD
-        return game.width * game.height
-    return NO_POINT
+    is_tt = value == b"tt" and game.width <= 19 and game.height <= 19
+    is_word = value.lower() in (b"pass", b"--", b"``")
+    game.warn(ParseWarning.PASS_AS_TT, is_tt)
+    game.warn(ParseWarning.PASS_AS_WORD, is_word)
+    return game.width * game.height if is_tt or is_word else NO_POINT
 
 
 def points(value: bytes, game: NaiveGame) -> list[int]:
@@ -365,7 +606,7 @@ def points(value: bytes, game: NaiveGame) -> list[int]:
         (left, top), (right, bottom) = left_top, right_bottom
         if left <= right and top <= bottom:
             return [y * game.width + x for y in range(top, bottom + 1) for x in range(left, right + 1)]
-    game.warnings |= ParseWarning.BAD_SETUP_POINT
+    game.warn(ParseWarning.BAD_SETUP_POINT)
     return []
 
 
@@ -391,14 +632,9 @@ def naive_of(games: GameArrays, g: int) -> NaiveGame:
     setup = slice(games.setup_offset[g], games.setup_offset[g + 1])
     drop = DropReason(games.drop[g])
     return NaiveGame(
-        start=games.start[g],
-        stop=games.stop[g],
-        width=games.width[g],
-        height=games.height[g],
+        **{name: getattr(games, name)[g] for name in ("start", "stop", "width", "height", "root_setup", "to_play")},
         moves=games.moves[games.move_offset[g] : games.move_offset[g + 1]].tolist(),
         setup=list(zip(games.setup_ply[setup].tolist(), games.setup[setup].tolist())),
-        root_setup=games.root_setup[g],
-        to_play=games.to_play[g],
         handicap=None if games.handicap[g] == NO_HANDICAP else games.handicap[g],
         warnings=ParseWarning(0) if drop else ParseWarning(int(games.warnings[g])),
         drop=drop,

@@ -13,7 +13,7 @@ from kifu.records.game import Game, game_at
 from kifu.records.games import FIELDS, ParsedBlock, RecordBlock
 from kifu.records.sgf import NAMES as SGF_NAMES
 from kifu.records.sgf import read_block, root_properties
-from naive_sgf import DOUBT, PIECES, SPACE, VALUES, NaiveGame, charset_of, find_start, points, split_nodes, squeeze
+from naive_sgf import DOUBT, PIECES, SPACE, NaiveGame, Reader, charset_of, find_start, points, squeeze
 
 _SGF = ("PB", "PW", "BR", "WR", "RE", "KM", "DT", "TM", "OT", "RU", "EV", "RO", "PC", "GN", "CA", "TC", "TT")
 NAMES = dict(zip(FIELDS, _SGF))
@@ -25,7 +25,7 @@ def nodes_of(record: bytes) -> list[list[tuple[bytes, list[bytes]]]]:
     if start is None:
         return [[]]
     charset, _ = charset_of(record, start[1], DOUBT.search(record) is not None)
-    return split_nodes(record, start[1], NaiveGame(0), VALUES[charset])
+    return Reader(record, start[1], NaiveGame(0), charset).read()
 
 
 def text_fields(record: bytes) -> dict[str, bytes]:

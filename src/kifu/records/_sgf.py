@@ -536,7 +536,7 @@ def skip_tree(data: Bytes, i: Int, stop: Int, charset: Int, depth: Int, row: npt
             if is_closed:
                 row[raw.WARNINGS] |= _TEXT_SKIPPED
             if c == raw.LEFT:
-                _end, after, repair = tokens.read_value(data, i + 1, stop, charset, row[STYLE])
+                _end, after, repair, _is_longer = tokens.read_value(data, i + 1, stop, charset, row[STYLE])
                 row[raw.WARNINGS] |= repair
                 i = after
                 continue

@@ -356,8 +356,8 @@ def next_name(data: Bytes, i: Int, stop: Int, charset: Int, style: Int) -> tuple
                 break
             junk, i = True, skip_remark(data, i, stop)
         elif c == raw.LEFT:
-            end, i, repair = read_value(data, i + 1, stop, charset, style)
-            junk = junk or repair & _TEXT_SKIPPED != 0
+            end, i, _repair, is_longer = read_value(data, i + 1, stop, charset, style)
+            junk = junk or is_longer
             if i == end:
                 break
             continue
@@ -433,7 +433,7 @@ def has_name(data: Bytes, i: Int, stop: Int) -> bool:
 
 
 @inline_kernel
-def read_value(data: Bytes, i: Int, stop: Int, charset: Int, style: Int) -> tuple[Int, Int, Int]:
+def read_value(data: Bytes, i: Int, stop: Int, charset: Int, style: Int) -> tuple[Int, Int, Int, bool]:
     """Find the end of a value, whose brackets may lack a backslash.
 
     Args:
@@ -441,18 +441,19 @@ def read_value(data: Bytes, i: Int, stop: Int, charset: Int, style: Int) -> tupl
         style: As for `is_named`.
 
     Returns:
-        (its end, position after it and the text behind it, `ParseWarning`). Both are equal for a truncated value.
+        (its end; position after it and the text behind it, which is the end of a truncated value; `ParseWarning`;
+        whether it goes beyond its first ], with the text behind it).
     """
     end, opened = find_end(data, i, stop, charset)
     if end == stop or data[end] != raw.RIGHT:
-        return end, end, 0
+        return end, end, 0, False
     after = raw.skip_space(data, end + 1, stop)
     if opened == 0 and is_usual(data, after, stop):
-        return end, after, 0
+        return end, after, 0, False
     close = find_close(data, i, end, stop, charset, opened, style)
     if close < 0:
-        return end, after, _UNESCAPED_BRACKET if opened > 0 and has_name(data, i, end) else 0
-    return (close, close + 1, _UNESCAPED_BRACKET) if opened > 0 else (end, close + 1, _TEXT_SKIPPED)
+        return end, after, _UNESCAPED_BRACKET if opened > 0 and has_name(data, i, end) else 0, False
+    return (close, close + 1, _UNESCAPED_BRACKET, True) if opened > 0 else (end, close + 1, _TEXT_SKIPPED, True)
 
 
 @inline_kernel
@@ -493,7 +494,7 @@ def next_property(data: Bytes, i: Int, stop: Int, charset: Int, style: Int) -> t
                 start = raw.skip_space(data, i, stop) + 1
             elif i < stop:
                 warnings |= _TEXT_SKIPPED
-        end, i, repair = read_value(data, start, stop, charset, style)
+        end, i, repair, _is_longer = read_value(data, start, stop, charset, style)
         warnings |= repair
         if i == end:
             return end, -1, end, end, warnings

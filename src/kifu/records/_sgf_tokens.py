@@ -346,8 +346,8 @@ def next_name(data: Bytes, i: Int, stop: Int, charset: Int, style: Int) -> tuple
             break
         if c == raw.CLOSE:
             after = raw.skip_space(data, i + 1, stop)
-            is_text = (junk or style & OUTERMOST != 0) and is_named(data, after, stop, style)
-            is_text = is_text and (style & ROOT != 0 or not is_root_name(data, after, stop))
+            is_text = junk or (style & OUTERMOST and (style & ROOT or not is_root_name(data, after, stop)))
+            is_text = is_text and is_named(data, after, stop, style)
             if not is_text and (after >= stop or data[after] != raw.RIGHT):
                 break
             junk = True  # a property or ] follows, as no ) of a game
@@ -682,7 +682,7 @@ def lacks_semicolon(data: Bytes, i: Int, stop: Int) -> bool:
 def is_smiley(data: Bytes, i: Int, stop: Int) -> Any:
     """Return whether the text at `i`, after (;, is prose or the (; of the next record, so that no record begins there.
 
-    A record goes on with ; or ), with a ( that opens no root, or with a name and a [ before the next parenthesis.
+    A record continues with ; or ), with a ( that opens no root, or with a name and a [ before the next parenthesis.
     """
     i = raw.skip_space(data, i, stop)
     if i < stop and data[i] == raw.OPEN:

@@ -217,7 +217,7 @@ _KOMI_WORDS = lazy_pattern(
 
 
 FOX_KOMI = {"25": "0.25", "50": "0.5", "75": "0.75"}
-"""What Fox means by a komi below 100: hundredths, too, which other servers cannot mean."""
+"""Komi below 100 that are hundredths on Fox, as no other server has them."""
 
 
 def _seconds(amount: re.Match[str]) -> float:

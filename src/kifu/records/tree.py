@@ -68,7 +68,6 @@ def _find_tree(
     row[scanner.STYLE] = style_of(data, i, stop)
     while depth > 0 and count < len(nodes):
         moves, begin, out.state[scanner.PROPERTIES] = out.state[scanner.MOVES], i, 0
-        row[scanner.STYLE] = node_style(row[scanner.STYLE], depth)
         i = scanner.list_node(data, begin, stop, row, out)
         scanner.read_node(data, stop, 0, row, out)
         for k in range(out.state[scanner.PROPERTIES]):
@@ -100,6 +99,7 @@ def _find_tree(
             if found:
                 opened[depth + 1 : inner + 1] = last
                 depth = inner
+                row[scanner.STYLE] = node_style(row[scanner.STYLE], depth)
                 i += semicolon(data, i, stop)
             elif i < stop and data[i] == CLOSE:
                 last = opened[depth]

@@ -30,7 +30,8 @@ def record(draw: random.Random) -> bytes:
 PASTED = """Ann [5k]: hi :)|Ann [5k]: hi
 Bob [4k]: (;-)
 |a) attach|(;B[ee];W[cg])|
-(;B[ee];W[cg])|(;|(game 1)|Cup [final] (game 1)|RE[B+R]|PB[Eve]|B [dd] is better|Bob[3k]|C[|;)|()|\uff1b|,|\\|]]|[]| [|] |W[cg]|\0|\r"""
+(;B[ee];W[cg])|(;|(game 1)|Cup [final] (game 1)|RE[B+R]|PB[Eve]|B [dd] is better|Bob[3k]|C[\
+|;)|()|\uff1b|,|\\|]]|[]| [|] |W[cg]|\0|\r"""
 PIECES = [*PASTED.encode().split(b"|"), b"\x83]", b"\x95\\", b"x" * 4090]
 
 

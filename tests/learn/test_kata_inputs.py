@@ -50,7 +50,6 @@ def open_net(path: Path, **options):
 
 
 def test_equals_the_net(folder):
-    """Planes, numbers, legal moves and outputs are those of KataGo's encoder and net."""
     game = kifu.read_sgf(GAME)
     planes, inputs, _ = encode_katago(game)
     with torch.inference_mode():
@@ -70,7 +69,6 @@ def test_equals_the_net(folder):
 
 
 def test_symmetries(folder):
-    """Averages over symmetries do not depend on the side from which a board is seen."""
     predictor = open_net(folder / "net.bin.gz", symmetries=True)
     turned = [NetPositions.from_moves([np.array([point])], 9) for point in (10, 16)]  # mirrored corners
     left, right = (predictor.evaluate(each).policy[0, :81].reshape(9, 9) for each in turned)

@@ -159,7 +159,6 @@ def test_the_gradient_is_that_of_the_likelihood():
 
 
 def test_the_file(folder):
-    """It reports what the mixture does on the positions of the fit, and refuses to be evaluated on their games."""
     mix = json.loads((folder / "people.mix").read_text())
     assert [each["name"] for each in mix["members"]] == ["full.safetensors", "plain.safetensors", "other.safetensors"]
     figures = {each["name"]: each for each in mix["figures"]}

@@ -194,7 +194,6 @@ def test_a_recipe_of_one_s_own(source, tmp_path):
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_every_row_has_its_origin(source, tmp_path, version):
-    """The game and ply that a row comes from, played again, give the row."""
     (built,) = make(source, tmp_path, version, sets=["trainall"])
     layout = find_dat_layout(built.manifest.format)
     data = built.path.read_bytes()

@@ -217,7 +217,6 @@ def test_dirty_records() -> None:
 
 @pytest.mark.slow
 def test_dirty_real_records(shared: Path) -> None:
-    """Records as they are, and with damages; many records of a file follow each other without a line break."""
     draw, data = random.Random(2), shared / "data"
     records = [path.read_bytes() for path in sorted(data.glob("cases*/*.sgf*"))] + trap_records()
     for record in records:

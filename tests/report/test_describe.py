@@ -43,7 +43,6 @@ def lines(done: Done) -> list[str]:
 
 
 def facts(done: Done) -> dict[str, str]:
-    """The indented lines, by their first word."""
     return {line.split()[0]: line.split(maxsplit=1)[1] for line in lines(done)[1:]}
 
 

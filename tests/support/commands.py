@@ -78,7 +78,6 @@ def run(*arguments: object) -> Done:
 
 
 def start(*arguments: object, stdout: int = subprocess.PIPE, **environment: str) -> subprocess.Popen[str]:
-    """Starts a command as a process of its own."""
     return subprocess.Popen(
         [KIFU, *map(str, arguments)],
         stdout=stdout,

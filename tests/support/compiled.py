@@ -22,7 +22,6 @@ def hash_after(s, p, c):
 
 
 def bits(row):
-    """The points of a bit set."""
     return set(np.flatnonzero(np.unpackbits(row.astype(">u8").view(np.uint8))).tolist())
 
 

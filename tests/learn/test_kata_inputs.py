@@ -109,7 +109,6 @@ def test_games_that_katago_does_not_follow(folder, game, alternates):
 
 
 def test_ranks(folder):
-    """A human-style net imitates the ranks of the game, or those that are given; another net refuses them."""
     human, positions = open_net(folder / "human.bin.gz"), NetPositions.from_games([kifu.read_sgf(GAME)], [3])
     recorded = human.evaluate(positions).policy
     assert human.takes_ranks
@@ -123,7 +122,6 @@ def test_ranks(folder):
 
 @pytest.mark.slow
 def test_servers(folder, tmp_path):
-    """A human-style net imitates players of the server of the record, or of the one that is given."""
     game, net, games = folder / "game.sgf", folder / "human.bin.gz", folder / "games.parquet"
     (tmp_path / "kgs.sgf").write_bytes(GAME.replace(b"RU", b"PC[KGS]TM[600]RU"))
 

@@ -72,7 +72,6 @@ def test_a_net_mixed_with_itself_is_the_net(folder, positions, legal):
 
 
 def test_equals_the_product_of_probabilities(folder, positions):
-    """A slow twin, for a net without passes and values and one with both; streams and single positions agree."""
     full, plain, mixed = mixture(folder, "full"), mixture(folder, "plain"), mixture(folder, "full", "plain")
     batch = positions.take(np.arange(0, len(positions), 9))
     ours, first, second = (each.evaluate(batch, unverified=True) for each in (mixed, full, plain))

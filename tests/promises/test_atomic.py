@@ -1,7 +1,4 @@
-"""Outputs are whole or not there: full disks and Ctrl-C at any write, other numbers of threads, earlier outputs.
-
-Each command that writes has a row. test_killed.py kills processes, test_planted_links.py plants links at the names.
-"""
+"""Outputs are whole or not there: full disks and Ctrl-C at any write, other numbers of threads, earlier outputs."""
 
 import errno
 import os

@@ -651,7 +651,6 @@ def test_the_index_of_2014_needs_91_archives(shared, reference, tmp_path):
 
 
 def test_later_archives_are_left_alone(built, shared, tmp_path):
-    """All 39 archives at hand, of which the recipe takes those up to 2014."""
     (again,) = build(load_recipe("kgsgo-v2"), [shared / "data/kgs"], tmp_path, sets=["test"])
     assert again.manifest == built[2].manifest
 

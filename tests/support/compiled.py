@@ -26,7 +26,6 @@ def bits(row):
 
 
 def ring(s: State, head: int):
-    """The stones of a chain as its links name them."""
     points, at = [head], int(s.next_in_chain[head])
     while at != head and len(points) <= len(s.next_in_chain):
         points.append(at)

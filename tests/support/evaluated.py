@@ -191,7 +191,6 @@ def games(folder: Path, count: int = 32, seed: int = 0) -> Path:
 
 
 def draw(source: Path, count: int = 24) -> Hashes:
-    """Return the keys of games drawn from a source."""
     rows = read_games([source], (19, 19), False, 1, make_benchmarks.DRAW_COLUMNS)
     keys: Hashes = make_benchmarks.draw_games(rows, FIRST, LAST, count)[0]
     return keys

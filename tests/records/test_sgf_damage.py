@@ -5,15 +5,15 @@ by the text that was encoded for character sets.
 """
 
 import random
+import re
 from pathlib import Path
 
 import numba
 import pytest
 
 from fuzz_sgf import dirty, trap_records
-from kifu.point import POINT_MASK, WHITE_BIT, to_sgf
 from kifu.records.containers import blocks
-from kifu.records.game import Game, read_games
+from kifu.records.game import Game, read_games, write_sgf
 from kifu.records.games import ParseWarning
 from kifu.records.sgf import as_block
 from naive_sgf import compare_with_naive
@@ -22,14 +22,7 @@ from naive_text_fields import compare_text, compare_text_fields
 
 def moves_of(game: Game) -> str:
     """Return the moves as SGF without brackets, such as "Bcc W"."""
-    texts = []
-    for word in game.moves.tolist():
-        point = word & POINT_MASK
-        colour, most = "W" if word & WHITE_BIT else "B", game.width * game.height
-        texts.append(
-            colour + ("" if point == most else "?" if point > most else to_sgf(point, game.width, game.height))
-        )
-    return " ".join(texts)
+    return " ".join(colour + point for colour, point in re.findall(r";([BW])\[(\w*)\]", write_sgf(game).decode()))
 
 
 STRUCTURES = {  # record -> moves of each game, and the warnings of all of them that are about the structure
@@ -72,7 +65,7 @@ STRUCTURES = {  # record -> moves of each game, and the warnings of all of them 
     "(;SZ[9];B[cc](;W[gg])(;W[ff] -))": (["Bcc Wgg"], "TEXT_SKIPPED VARIATIONS"),
     "(;SZ[9];B[cc] Black's first;W[gg])": (["Bcc Wgg"], "TEXT_SKIPPED"),
     # Passes and white space.
-    "(;SZ[9];B[``];W[ ``]\n;B[`\n`];W[`])": (["B W B W?"], ""),
+    "(;SZ[9];B[``];W[ ``]\n;B[`\n`];W[`])": (["B W B Wzz"], ""),
     "(;SZ[9];B[c c];W[\tgg\t];B[e\r\ne];W[ f f ])": (["Bcc Wgg Bee Wff"], ""),
     "(;SZ[9];B[c\\\nc];W[p\nass];B[-\n-])": (["Bcc W B"], ""),
 }  # fmt: skip

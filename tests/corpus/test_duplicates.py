@@ -30,7 +30,6 @@ KINDS = {DropReason.KEPT: "kept", DropReason.SAME_GAME: "same", DropReason.CUT_O
 
 
 def cluster_games(games) -> Clusters:
-    """Return the clusters of games that are in no catalogue."""
     canonical, opening = hash_games(games)
     keys = duplicates._GameKeys(np.arange(len(opening)), opening, canonical, np.diff(games.move_offset))
     with (
@@ -280,7 +279,6 @@ parts_of_ids = st.lists(st.lists(st.integers(0, 30), max_size=40), max_size=8)
 @pytest.mark.nojit
 @given(parts_of_ids, st.none() | st.integers(0, 100))
 def test_id_set(parts: list[list[int]], most: int | None) -> None:
-    """Once it is full, it still finds its ids."""
     ids, seen, full = IdSet(most), set[int](), False
     for part in parts:
         new = ids.add(np.array(part, np.uint64))

@@ -37,7 +37,6 @@ def canonical(*some):
 
 
 def opening(game, plies):
-    """The kernel's hash of the first plies, however many."""
     walk, out = make_hash_state(flat([game])), np.empty((2, 1), np.uint64)
     with np.errstate(over="ignore"):
         hashes.hash_all(walk, plies, *out)

@@ -133,7 +133,6 @@ WORDS = {
 
 
 def check_rows(games: Catalogued) -> None:
-    """Where the games lie, their words, setup, moves and territory."""
     for column, recorded in (
         ("archive", [record.archive for record in games.recorded]),
         ("member", [record.member for record in games.recorded]),
@@ -324,7 +323,6 @@ def check_legality(games: Catalogued, rows: Iterable[int]) -> None:
 
 @pytest.mark.parametrize("name", ["kgs", "wild"])
 def test_exactly_the_games_with_illegal_moves_are_dropped(name: str, request: pytest.FixtureRequest) -> None:
-    """All that are dropped, and some of the others."""
     games: Catalogued = request.getfixturevalue(name)
     dropped = np.flatnonzero(games.table["drop"].is_valid().to_numpy()).tolist()
     check_legality(games, dropped + random.Random(1).sample(range(len(games.recorded)), 150))

@@ -265,7 +265,6 @@ def test_shards_of_real_archives(shared: Path) -> None:
 
 @pytest.fixture(scope="module")
 def mix(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Games of all kinds, some of them several times, some broken, with an index and a catalogue."""
     top = tmp_path_factory.mktemp("mix")
     renamed = [data.replace(b"Black", b"Another player") for data in records(5, 2)]
     some = [*records(12, 1), *BROKEN.values(), *records(9, 2), *records(5, 1), *renamed]
@@ -307,7 +306,6 @@ def test_serialized_shards_give_the_same_catalogue(
 def test_spilled_ids_give_the_same_catalogue(
     mix: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rule: str, most: int
 ) -> None:
-    """However few are kept in memory."""
     path, clean = tmp_path / "a.parquet", load_cleaning_rules("legal", [f"duplicates={rule}"])
     expected = ingest(mix, path, clean=clean), path.read_bytes()
     assert expected[0].drops["DUPLICATE"] > 10

@@ -534,7 +534,6 @@ def test_the_book_supports_only_the_next_move(tmp_path: Path) -> None:
 
 
 def unpacked(column: list[bytes], planes: int, height: int, width: int) -> np.ndarray:
-    """Unpack the column of planes as the card describes."""
     bits = np.frombuffer(b"".join(column), np.uint8).reshape(len(column), planes, -1)
     return np.unpackbits(bits, axis=-1, count=height * width).reshape(-1, planes, height, width)
 

@@ -156,7 +156,6 @@ def trained(*arguments: object) -> tuple[int, int]:
 
 
 def test_script_resumes(games, tmp_path):
-    """In the middle of an epoch, which keeps its number of steps."""
     batches = load(games, "seven", board="9x9", batch_size=240, drop_last=True)
     assert len(batches) > 1
     words = (games, "--output", tmp_path / "run", "--board", "9x9", "--every", 1, "--workers", 1)

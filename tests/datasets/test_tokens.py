@@ -208,7 +208,6 @@ def test_tokens_have_distinct_names() -> None:
 
 
 def test_card_lists_the_vocabulary() -> None:
-    """The table of the card has a row for each token or field."""
     text, names = CARD.read_text("utf-8"), Tokenizer().names
     ranges = [(0, 361, "points")] + [(361 + k, 362 + k, f"`{names[361 + k]}`") for k in range(9)]
     for name, first in Tokenizer().first_tokens.items():

@@ -81,7 +81,6 @@ def test_tensors_share_memory_if_possible():
 
 
 def data_loader(data, workers: int, kind=None, persistent: bool = False, method: str = "fork"):
-    """Return a DataLoader, or with `kind` a StatefulDataLoader."""
     kind = torch.utils.data.DataLoader if kind is None else kind
     options = {"multiprocessing_context": method, "persistent_workers": persistent} if workers else {}
     return kind(data, batch_size=None, num_workers=workers, **options)

@@ -96,7 +96,6 @@ def count(shard: int) -> Iterator[int]:
 
 
 def repeat(marks: Path, item: int) -> np.ndarray:
-    """Repeat a number as often as it is modulo 5; some fail."""
     match item:
         case 100:
             raise RecordError("nothing to read")

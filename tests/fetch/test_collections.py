@@ -101,7 +101,6 @@ def test_a_choice(site: Site, tmp_path: Path) -> None:
 
 
 def test_github(site: Site) -> None:
-    """Files are at the host of raw files, of the same repository and version."""
     page = site.files[sites.publish_tree(site, sites.YENW).removeprefix(site.url)]
     base = "https://api.github.com/repos/yenw/computer-go-dataset/git/trees/HEAD?recursive=1"
     links = [file.link for file in parse_listing(page, base, COLLECTIONS["professional"])[0]]
@@ -157,7 +156,6 @@ def test_a_pointer_instead_of_the_file(site: Site, tmp_path: Path) -> None:
 
 
 def test_nets(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nets are listed without an index; one that differs from its SHA-256 is refused."""
     published = COLLECTIONS["katago-nets"]
     assert all(
         re.fullmatch(published.pattern, net.name) and net.link.endswith(f"/{net.name}") for net in published.files

@@ -300,7 +300,6 @@ def test_a_long_retry_after_ends_the_run(site: Site, tmp_path: Path, seconds: ob
 
 
 def test_files_are_fetched_one_after_another(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Over one connection, with a pause between two files."""
     pauses: list[float] = []
     monkeypatch.setattr(fetching, "_PAUSE_S", 0.75)
     monkeypatch.setattr(fetching.time, "sleep", pauses.append)

@@ -107,7 +107,6 @@ def damaged_member(draw: random.Random, data: bytes) -> bytes:
 
 
 def read_printable(path: Path) -> None:
-    """Describe a file as `kifu inspect` does."""
     for line in str(describe(path)).splitlines():
         assert line.isprintable(), f"control characters: {line!r}"
 
@@ -202,7 +201,6 @@ def extreme_catalogue(draw: random.Random) -> bytes:
 
 
 def extreme(draw: random.Random, field: pa.Field, count: int) -> pa.Array:
-    """Return extreme values of a column; null where that is allowed."""
     if field.name in MOVE_COLUMNS:
         kinds = [str(kind) for kind in ([part.type for part in EVALUATION] if field.type == EVALUATIONS else ["float"])]
         picked = [
@@ -232,7 +230,6 @@ def plain_catalogues() -> list[Files]:
 
 
 def use_catalogue(path: Path) -> None:
-    """Read a catalogue in every way but SQL."""
     read_printable(path)
     for batch in open_catalogue(path).batches():
         for rules in all_rules():
@@ -593,7 +590,6 @@ COMMANDS = (
 
 
 def gtp_fuzzer(_: Path) -> Fuzzer:
-    """Return the fuzzer of GTP commands: every answer must have GTP's form."""
     pieces = (*WORDS, b" ", b"\t", b"\r", b"b", b"w", b"z26", b"99999999999999999999", b"pass", b"resign")
 
     def make(draw: random.Random) -> bytes:

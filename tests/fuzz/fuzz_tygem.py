@@ -19,7 +19,6 @@ def lines_and_index(draw: random.Random) -> tuple[bytes, bytes]:
 
 
 def check(inputs: tuple[bytes, bytes]) -> None:
-    """Compare the readings of lines and of an index with the naive ones."""
     compare_with_naive([inputs[0]])
     compare_index_with_naive(inputs[1])
 

@@ -41,10 +41,7 @@ def damage(draw: random.Random, data: bytearray, pieces: Sequence[bytes]) -> byt
 
 
 def mutant(draw: random.Random, seed: bytes) -> bytes:
-    """Return the seed, or seldom noise, with some bytes changed, lost, doubled or replaced by tokens, or truncated.
-
-    Some keep their length, as files with offsets would otherwise be rejected early.
-    """
+    """Return the seed, or seldom noise, with bytes changed, lost, doubled, cut or replaced; some keep their length."""
     data = bytearray(seed if draw.random() < 0.95 else draw.randbytes(draw.randint(0, 3000)))
     if data and draw.random() < 0.6:
         for at in draw.choices(range(len(data)), k=draw.randint(1, 6)):

@@ -110,7 +110,6 @@ DRAWN = {
 
 
 def columns_of(name):
-    """{column: rows of symbols}"""
     lines = [re.split(r"\s{2,}", line.strip()) for line in DRAWN[name].strip("\n").split("\n")]
     drawn = {column: [cells[i].split() for cells in lines[1:]] for i, column in enumerate(lines[0])}
     for column in ("sure", "area"):
@@ -149,7 +148,6 @@ def board_of(stones, width, height):
 @pytest.mark.nojit
 @pytest.mark.parametrize("name", DRAWN)
 def test_drawn(name):
-    """In all symmetries and with colours exchanged, by the compiled search and by the twin."""
     drawn = columns_of(name)
     height, width = len(drawn["stones"]), len(drawn["stones"][0])
     for k, turned in enumerate(symmetries(width, height)):
@@ -190,7 +188,6 @@ ROOM = {}
 @pytest.mark.nojit
 @given(positions(SIZES, 0.2), st.integers(0, 3), st.integers(0, 2))
 def test_the_twin(naive, rim, more):
-    """Also in frames, and in room that other positions have used."""
     frame = (naive.width + 2 * rim + more, naive.height + 2 * rim, rim)
     room = ROOM.setdefault(frame[:2], new_area_workspace(*frame[:2]))
     for suicide in (False, True):

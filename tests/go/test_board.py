@@ -293,7 +293,6 @@ def compare(game):
 
 
 def compare_all(games):
-    """And the replay of them all at once finds the same: every game is legal to its end."""
     plies = [compare(game) for game in games]
     drop, ply = replay_all(flat(games))
     assert set(drop.tolist()) == {DropReason.KEPT}
@@ -335,14 +334,12 @@ def test_forty_real_games(shared):
 
 @pytest.mark.thorough
 def test_a_thousand_real_games(shared):
-    """From all archives alike."""
     games = [game for path in archives(shared / "data" / "kgs") for game in read_archive(path, every=50)]
     assert len(games) >= 1_000
     print(f"{len(games)} games, {compare_all(games):,} moves")
 
 
 def test_real_games_have_setup_stones_and_passes(shared):
-    """Else the comparisons would not have seen any."""
     games = read_archive(shared / "data" / "kgs" / "KGS-2006-19-10388-.tar.gz", every=100)
     assert any(game.setup for game in games)
     assert any(word & POINT_MASK == PASS for game in games for word in game.moves)

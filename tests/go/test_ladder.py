@@ -132,7 +132,6 @@ SYMBOLS = {"x": BLACK, "o": WHITE}
 @pytest.mark.nojit
 @pytest.mark.parametrize("name", DRAWN)
 def test_drawn(name):
-    """In all symmetries and with colours exchanged, by the compiled search and by the twin."""
     rows = [line.split() for line in DRAWN[name].split("\n") if line]
     width, height = len(rows[0]), len(rows)
     for k, turned in enumerate(symmetries(width, height)):
@@ -157,7 +156,6 @@ def state_of(naive):
 
 
 def check(s, lad, naive):
-    """The search says what the twin says, and leaves the board as it was."""
     for mover in (BLACK, WHITE):
         expected = [{y * naive.width + x for x, y in points} for points in naive_ladder.ladders(naive, mover)]
         assert list(ask(s, lad, mover)) == expected

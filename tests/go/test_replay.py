@@ -168,7 +168,6 @@ def test_no_games():
 
 
 def test_arrays_read_from_a_map_are_as_good():
-    """Arrow and memory maps give arrays that may not be written."""
     some = flat([FAULTS["ko"][0]])
     frozen = SimpleNamespace(**some._asdict())
     for array in vars(frozen).values():

@@ -36,10 +36,7 @@ def recipe(*changes: str) -> KatagoRecipe:
 
 
 def game(head: str = HEAD, plies: int = 70, passes: tuple[int, ...] = (), size: int = 19, **words: str) -> str:
-    """A record in which Black fills every fourth row and White rows between, so that nothing is captured.
-
-    passes: at which plies there are some. words: moves that stand at other plies, `m5=";W[pd]"`.
-    """
+    """Rows of Black and White without captures. passes: their plies. words: moves at other plies, `m5=";W[pd]"`."""
     text = f"(;{head}"
     columns = {side: iter(range(size * size)) for side in "BW"}
     for ply in range(plies):
@@ -62,7 +59,6 @@ def write(folder: Path, *games: str) -> Path:
 
 
 def build(source: Path, into: Path, *changes: str, jobs: int | None = None) -> BuildReport[Manifest]:
-    """Build one set, which may be empty, unlike that of a command."""
     with Executor(jobs) as executor:
         (built,) = pipeline.build_any(recipe(*changes), source, into, pipeline.BuildOptions(executor))
     assert built.manifest.adds_up()

@@ -93,7 +93,6 @@ def rules_for(rules, komi=7.5, handicap=None):
 
 
 def encode(games, rules, rows=None, symmetry=None, take=None, encoder=ENCODER):
-    """Encode all positions of games, or those in `take`."""
     rows = np.arange(len(games.width)) if rows is None else rows
     start = np.cumsum(np.append(0, games.move_offset[rows + 1] - games.move_offset[rows]))
     count = start[-1]
@@ -193,8 +192,6 @@ RULES = st.builds(
 
 
 class Seen(NamedTuple):
-    """The state of the naive board history before a move."""
-
     stones: dict
     banned: set
     last: list
@@ -204,8 +201,7 @@ class Seen(NamedTuple):
 
 @st.composite
 def courses(draw_from):
-    """Return a random game on a tiny board, mostly legal and in turn, its rules, the states before its moves, and the
-    drop reason."""
+    """Return a random game on a tiny board, its rules, the states before its moves, and the drop reason."""
     width, height = draw_from(st.sampled_from([(2, 2), (2, 3), (3, 2), (3, 3), (4, 4)]))
     rules, rng = draw_from(RULES), Random(draw_from(st.integers(0, 1 << 30)))
     points = [(x, y) for y in range(height) for x in range(width)]

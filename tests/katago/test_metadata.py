@@ -39,7 +39,6 @@ def one(source: str = "kgs", **columns: Any) -> np.ndarray:
 
 
 def test_metadata_equals_katagos_rows(shared, tmp_path):
-    """All 192 numbers of all 3,812 rows, each bit."""
     folder = shared / "reference" / "katago"
     with np.load(folder / "trainrows_index.npz") as file:
         names, game, turn = file["names"].tolist(), file["game"], file["turn"]
@@ -235,7 +234,6 @@ def test_profiles_equal_metadata(source):
 
 
 def test_profiles():
-    """Profiles equal games on KGS with the same ranks, date and clock."""
     cases = (("2016-09-01", 2016), ("2020-03-01", 2020), ("2020-03-01", 2023), ("2020-03-01", np.nan))
     for date, year in cases:
         game = one(

@@ -135,7 +135,6 @@ def test_small_nets_equal_the_engine(tmp_path, kinds, options):
 @pytest.mark.subprocess
 @pytest.mark.parametrize("name", ["kata-b3c12", "kata-b3c12nbt", "kata-b2c32tf"])
 def test_trained_nets_equal_the_engine(tmp_path, name):
-    """A net that is trained here, written and loaded by KataGo gives the same outputs, and plays."""
     katrain_net()
     heads = {"value": 0.5, "ownership": 0.5, "score": 0.1}
     recipe = tiny(

@@ -590,7 +590,6 @@ def _renamed(rows: KataRows) -> np.ndarray:
 
 
 def test_the_games_of_rows_are_sorted_only_a_few_times(tmp_path, monkeypatch):
-    """For any number of batches."""
     rows = random_rows(600, meta=False)
     game = rows.targets[:, 41] = np.random.default_rng(5).integers(1, 200, 600)
     path = write(tmp_path / "set", rows)

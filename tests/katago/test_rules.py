@@ -166,7 +166,6 @@ def test_sliced_columns():
 
 
 def test_katagos_own_rules_strings(shared):
-    """Compare with KataGo's parsing of RU and KM, for each game of the reference that has rules."""
     reference = dict(np.load(shared / "reference/katago/handmade.npz"))
     has_rules = dict(zip(reference["names"].tolist(), reference["rules"].tolist(), strict=True))
     texts, komis, expected = [], [], []

@@ -53,7 +53,6 @@ def trained(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Trained:
 
 
 def test_targets_equal_katagos(trained: Trained, tmp_path: Path) -> None:
-    """Return all arrays, without the random columns and the keys of games."""
     recipe = load_recipe(
         "katago",
         ["min_moves=0", "metadata=kgs", "trust={score=1.0, resign=1.0, time=1.0, forfeit=1.0}",
@@ -85,7 +84,6 @@ def test_targets_equal_katagos(trained: Trained, tmp_path: Path) -> None:
 
 
 def test_targets_of_odd_games_equal_katagos(shared: Path, tmp_path: Path) -> None:
-    """Targets of constructed games of all sizes and rules, wherever both programs have a row."""
     with np.load(shared / "reference" / "katago" / "handmade.npz") as file:
         theirs = {key: file[key] for key in file.files}
     unpack(shared / "reference" / "katago" / "handmade-sgf.tar.gz", set(theirs["names"].tolist()), tmp_path / "games")

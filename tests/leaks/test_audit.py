@@ -284,7 +284,6 @@ def test_memory_limit_does_not_change_the_result(built) -> None:
 
 
 def test_shards_and_executors_do_not_change_the_result(built, tmp_path, monkeypatch) -> None:
-    """Also in a concatenated file and in a folder of arrays, for dat1 and dat2."""
     joined, arrays = tmp_path / "joined.dat", tmp_path / "arrays"
     joined.write_bytes(data_set(built, "2", 2001).read_bytes() + data_set(built, "2", 2002).read_bytes())
     with Dat(joined) as data, open_writer("npy", arrays, data.layout) as writer:

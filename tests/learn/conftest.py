@@ -10,7 +10,6 @@ from loader_games import make
 
 @pytest.fixture(scope="module", autouse=True)
 def quick() -> Iterator[None]:
-    """Tests of the export and of the curves call them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("kifu.learn.train.export_run", lambda directory: None)
         patch.setattr("kifu.learn.run_dir.draw_training_curves", lambda rows, title: b"curves")

@@ -59,7 +59,6 @@ def rows(games: Path, nets: list[Path], tmp_path_factory: pytest.TempPathFactory
 
 
 def single_predictions(games: Path, nets: list[Path]) -> Iterator[dict[str, Any]]:
-    """Yield the rows, one prediction at a time."""
     predictors = [learn.net.open_net(net) for net in nets]
     (ids,) = (batch["id"].to_pylist() for batch in open_catalogue(games).batches(["id"]))
     for game_id, game in zip(ids, games_in(games)):

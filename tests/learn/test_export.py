@@ -313,7 +313,6 @@ KATA = [
 @pytest.mark.slow
 @pytest.mark.parametrize(("kinds", "options"), KATA)
 def test_kata_net_equals_torch(tmp_path: Path, kinds: list[str], options: dict) -> None:
-    """A network of KataGo as ONNX follows KataGo's contract, and predicts as in torch on boards of any size."""
     path, out, file = tmp_path / "net.bin.gz", tmp_path / "net.onnx", small_net(kinds, **options)
     file.name = "kata1.small+b1"
     write_kata_net(path, file)

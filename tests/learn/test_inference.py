@@ -56,7 +56,6 @@ def game(
 
 
 def opened(folder: Path, *arguments: object, **options: object) -> learn.net.Net:
-    """A net whose points are said to hold."""
     return replace(learn.net.open_net(tiny_net(folder / "net.safetensors", *arguments, **options)), has_points=True)
 
 
@@ -226,7 +225,6 @@ def test_the_side_to_move(text: bytes, ply: int, colour: int) -> None:
 
 
 def test_setup_stones(net: learn.net.Net) -> None:
-    """A handicap; stones set up in mid-game, and after the last move: as the board has them."""
     text = b"(;SZ[9]HA[2]AB[cc][gg];W[ee];B[ef]AW[aa];W[de];B[dd];AE[ee]AB[fe])"
     played = kifu.read_sgf(text)
     asked = list(range(5))
@@ -243,8 +241,7 @@ def test_setup_stones(net: learn.net.Net) -> None:
 
 @pytest.mark.parametrize("name", NAMED)
 def test_legal_moves_are_those_of_the_board(name: str) -> None:
-    """Small boards, crowded, on which every rule has its say; in half of the games a stone is set up where it stands,
-    which lifts what superko forbids and changes nothing else."""
+    """Small crowded boards; in half of the games a stone is set up where it stands, which only lifts superko."""
     rules = NAMED[name]
     games = [game(k, 50, 3, 2, rules=rules) for k in range(40)]
     setups = []

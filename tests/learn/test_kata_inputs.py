@@ -50,7 +50,6 @@ def open_net(path: Path, **options):
 
 
 def test_equals_the_net(folder):
-    """Planes, numbers, legal moves and outputs are those of KataGo's encoder and net."""
     game = kifu.read_sgf(GAME)
     planes, inputs, _ = encode_katago(game)
     with torch.inference_mode():
@@ -70,7 +69,6 @@ def test_equals_the_net(folder):
 
 
 def test_symmetries(folder):
-    """Averages over symmetries do not depend on the side from which a board is seen."""
     predictor = open_net(folder / "net.bin.gz", symmetries=True)
     turned = [NetPositions.from_moves([np.array([point])], 9) for point in (10, 16)]  # mirrored corners
     left, right = (predictor.evaluate(each).policy[0, :81].reshape(9, 9) for each in turned)
@@ -111,7 +109,6 @@ def test_games_that_katago_does_not_follow(folder, game, alternates):
 
 
 def test_ranks(folder):
-    """A human-style net imitates the ranks of the game, or those that are given; another net refuses them."""
     human, positions = open_net(folder / "human.bin.gz"), NetPositions.from_games([kifu.read_sgf(GAME)], [3])
     recorded = human.evaluate(positions).policy
     assert human.takes_ranks
@@ -125,7 +122,6 @@ def test_ranks(folder):
 
 @pytest.mark.slow
 def test_servers(folder, tmp_path):
-    """A human-style net imitates players of the server of the record, or of the one that is given."""
     game, net, games = folder / "game.sgf", folder / "human.bin.gz", folder / "games.parquet"
     (tmp_path / "kgs.sgf").write_bytes(GAME.replace(b"RU", b"PC[KGS]TM[600]RU"))
 

@@ -72,7 +72,6 @@ def test_a_net_mixed_with_itself_is_the_net(folder, positions, legal):
 
 
 def test_equals_the_product_of_probabilities(folder, positions):
-    """A slow twin, for a net without passes and values and one with both; streams and single positions agree."""
     full, plain, mixed = mixture(folder, "full"), mixture(folder, "plain"), mixture(folder, "full", "plain")
     batch = positions.take(np.arange(0, len(positions), 9))
     ours, first, second = (each.evaluate(batch, unverified=True) for each in (mixed, full, plain))
@@ -159,7 +158,6 @@ def test_the_gradient_is_that_of_the_likelihood():
 
 
 def test_the_file(folder):
-    """It reports what the mixture does on the positions of the fit, and refuses to be evaluated on their games."""
     mix = json.loads((folder / "people.mix").read_text())
     assert [each["name"] for each in mix["members"]] == ["full.safetensors", "plain.safetensors", "other.safetensors"]
     figures = {each["name"]: each for each in mix["figures"]}

@@ -426,7 +426,6 @@ def one_step(net: learn.networks.Network, optimiser: torch.optim.Optimizer) -> N
 
 @pytest.mark.parametrize("name", NET_NAMES)
 def test_gradients_are_finite(name):
-    """With all heads, with a rim, and in bfloat16."""
     net = net_for(name, passes=True, heads=("value", "ownership"))
     one_step(net, torch.optim.AdamW(net.parameters()))
     for bfloat16 in (False, True):
@@ -463,7 +462,6 @@ def test_weights_depend_on_torchs_seed(name):
 @pytest.mark.parametrize("how", ["torch", "glorot-uniform", "he-normal"])
 @pytest.mark.parametrize("name", NET_NAMES)
 def test_initializations(name, how):
-    """Weights are drawn anew, from torch's random numbers alone, and biases are 0."""
     net, before = net_for(name, heads=("value", "ownership")), net_for(name, heads=("value", "ownership"))
     torch.manual_seed(4)
     learn.registry.initialize(net, how)

@@ -39,7 +39,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def forget() -> None:
-    """Undo the import, as a new process does."""
     sys.modules.pop("my_module", None)
 
 

@@ -20,7 +20,6 @@ class Ledger(Reviewer):
         self.likely, self.net = likely, SimpleNamespace(has_points=points)  # type: ignore[assignment]
 
     def evaluate(self, game, lines, ranks=(None, None)):
-        """Evaluate lines by their moves."""
         found = []
         for line in lines:
             moves = (line[:-1] & POINT_MASK).astype(int)

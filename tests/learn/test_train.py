@@ -401,7 +401,6 @@ def test_the_processes_of_a_machine_share_the_cores_they_may_use(
 @pytest.mark.filterwarnings("ignore:.*pin_memory:UserWarning", "ignore:.*worker processes:UserWarning")
 @pytest.mark.parametrize("cores", [2, 5])
 def test_a_process_prepares_equal_batches_for_a_gpu(games: Path, monkeypatch: pytest.MonkeyPatch, cores: int) -> None:
-    """Over several epochs, and from the middle of one."""
     monkeypatch.setattr(learn.data, "count_cores", lambda: cores)
     heads = {"value": 1.0, "score": 0.1}
     recipe = tiny(heads=heads, inputs=["colour", "komi"], random_komi=5, smooth=1.0, batch_size=64)

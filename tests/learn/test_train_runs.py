@@ -57,7 +57,6 @@ FULL = {"average": 0.9, "clip": 1.0, "schedule": {"kind": "cosine", "warm_up": 0
     ],
 )
 def test_a_resumed_run_is_bit_exact(changes: dict, at: tuple[int, ...], games: Path, tmp_path: Path) -> None:
-    """Bit for bit: weights, average, batch norms, dropout, optimizer state, and all figures."""
     recipe = tiny(**(FULL | changes))
     whole = learn.train.train(recipe, [games], tmp_path / "whole")
     for k, step in enumerate(at):

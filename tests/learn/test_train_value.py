@@ -193,7 +193,6 @@ def test_refused(tmp_path, monkeypatch, changes, words):
 
 @pytest.mark.parametrize("version", [8, 17])
 def test_starts_from_a_file(tmp_path, version):
-    """Everything, also with a profile that has no effect yet; or the trunk with new heads."""
     path = tmp_path / "net.bin.gz"
     write_kata_net(path, small_net(["residual", "pooling"], version))
     start = {"net": "katago", "init_from": str(path)}
@@ -211,7 +210,6 @@ def test_starts_from_a_file(tmp_path, version):
 
 @pytest.mark.slow
 def test_train_and_export(tmp_path):
-    """A run and its file give the same predictions; the run starts another; damaged structures are refused."""
     heads = KATA["heads"] | {"next": 0.15}
     learn.train.train(tiny(**KATA | {"heads": heads}, inputs=["profile"]), [SAMPLE], tmp_path / "run")
     row = learn.run_dir.read_metrics(tmp_path / "run" / "metrics.csv")[-1]

@@ -71,7 +71,6 @@ def test_sets_are_their_features(name, drawn, rating):
 @few
 @given(drawn=games(SIZES))
 def test_planes_of_a_game_under_a_symmetry(name, drawn):
-    """The planes and label of a mirrored game are the mirrored ones."""
     width, height, _ = drawn
     if PLANE_SETS[name].padding and max(width, height) > 23:
         return

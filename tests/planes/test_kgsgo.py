@@ -114,7 +114,6 @@ def describe(record, version):
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_the_readable_form_of_the_program_s_bytes(synthetic, version):
-    """planes.txt says in SGF letters what each example holds."""
     wanted, name = {}, None
     for line in synthetic["planes.txt"].decode().splitlines():
         if line.startswith("---- "):
@@ -138,10 +137,7 @@ def test_the_readable_form_of_the_program_s_bytes(synthetic, version):
 
 
 def crowded_game(seed, plies, side, handicap, legal):
-    """A record of play in a corner, where stones are taken, kos fought, and now and then a move is suicide.
-
-    Colours mostly take turns. If not `legal`, it ends with a stone on another.
-    """
+    """Play in a corner, with captures, kos and suicides. If not `legal`, it ends with a stone on another."""
     rng = random.Random(seed)
     corner = [(18 - row if seed % 2 else row, col) for row in range(side) for col in range(side)]
     board = Board()
@@ -187,7 +183,6 @@ GAMES = st.builds(
 
 
 def breathes(board, point, colour):
-    """Return whether a stone there would have a liberty."""
     after = Board()
     after.stones = dict(board.stones)
     after.play(point, colour)

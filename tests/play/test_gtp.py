@@ -115,7 +115,6 @@ REFUSED = {"final_score", "undo"}
 
 @pytest.mark.parametrize("program", SESSIONS)
 def test_programs_start_and_play(program: str, tmp_path: Path) -> None:
-    """The commands that these programs send when they start, set up a game, play, analyse and end it."""
     path = tmp_path / "game.sgf"
     path.write_bytes(RECORD)
     sent = [line.replace("FILE", str(path)) for line in SESSIONS[program]]

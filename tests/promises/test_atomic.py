@@ -1,7 +1,4 @@
-"""Outputs are whole or not there: full disks and Ctrl-C at any write, other numbers of threads, earlier outputs.
-
-Each command that writes has a row. test_killed.py kills processes, test_planted_links.py plants links at the names.
-"""
+"""Outputs are whole or not there: full disks and Ctrl-C at any write, other numbers of threads, earlier outputs."""
 
 import errno
 import os
@@ -25,10 +22,7 @@ from marks import slow
 
 
 class Row(NamedTuple):
-    """A command line that writes `output` from {kgs}, a folder of archives, or {games}, a catalogue of them.
-
-    resumes: a run that was interrupted leaves complete parts or whole sets for the next one.
-    """
+    """A command that writes `output` from {kgs}, archives, or {games}, a catalogue. resumes: whole parts are kept."""
 
     line: str
     output: str
@@ -106,8 +100,6 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 class Case:
-    """A row in a working directory of its own."""
-
     def __init__(self, row: Row, inputs: dict[str, Path], folder: Path) -> None:
         self.row, self._inputs, self._folder = row, inputs, folder
 

@@ -75,7 +75,6 @@ def archive(path: Path, **properties: str) -> Path:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of hostile files whose own name is hostile."""
     folder = tmp_path_factory.mktemp("world") / EVIL
     folder.mkdir()
     archive(folder / f"{PATH}.zip")

@@ -33,7 +33,6 @@ COMMANDS: dict[str, tuple[list[str], str]] = {
 
 
 def content(folder: Path) -> dict[str, bytes | None]:
-    """Return the bytes of files by name; None for directories."""
     return {
         path.relative_to(folder).as_posix(): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")
     }

@@ -1,7 +1,4 @@
-"""Games of 65,535 moves, the most that readers take, in every command, endpoint and public function.
-
-All warnings are errors. Each command, endpoint and public name must be in a table.
-"""
+"""Games of 65,535 moves, the most that readers take, in every command, endpoint and public function."""
 
 import re
 import shlex

@@ -135,7 +135,6 @@ def check_name(line: str, name: str, kind: str, victim: Path) -> None:
 
 @pytest.mark.parametrize("line", [*COMMANDS, *slow(*MORE_COMMANDS), *thorough(*LONG_COMMANDS)])
 def test_planted_links(line: str, inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run a command once, then again for each name that it wrote under, with a link planted at that name."""
     monkeypatch.chdir(inputs)
     clean, work = tmp_path / "clean", tmp_path / "work"
     shutil.copytree(inputs, clean)

@@ -1,7 +1,4 @@
-"""Every command runs in a folder of modules with the names of all that kifu imports, and none of them is loaded.
-
-Processes that a command starts are tested beside what starts them: nets in a match, training in two processes, Ray.
-"""
+"""Every command runs in a folder of modules with the names of all that kifu imports, and none of them is loaded."""
 
 import json
 import subprocess

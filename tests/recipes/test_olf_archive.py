@@ -361,7 +361,6 @@ def kgs(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Buil
 
 @pytest.mark.slow
 def test_every_line_of_kgs_is_read_back(kgs: BuildReport[ArchiveManifest]) -> None:
-    """By our reader and by one written apart; and it stands in the right file, as far as the line tells."""
     m = kgs.manifest
     assert m.adds_up()
     assert m.read == 64_842
@@ -388,7 +387,6 @@ def open_lines(built: BuildReport[ArchiveManifest]) -> Iterator[bytes]:
 
 
 def right_place(line: bytes) -> str:
-    """Worked out from the line's text alone."""
     fields = line.decode().split()
     board = fields[5].replace(":", "x") if fields[5] in ("9:9", "13:13", "19:19") else "other"
     ending = {"888.8": "time", "999.9": "resign"}.get(fields[7].lstrip("-"), "terry" if len(fields) == 12 else "score")

@@ -194,7 +194,6 @@ def test_a_recipe_of_one_s_own(source, tmp_path):
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_every_row_has_its_origin(source, tmp_path, version):
-    """The game and ply that a row comes from, played again, give the row."""
     (built,) = make(source, tmp_path, version, sets=["trainall"])
     layout = find_dat_layout(built.manifest.format)
     data = built.path.read_bytes()
@@ -652,7 +651,6 @@ def test_the_index_of_2014_needs_91_archives(shared, reference, tmp_path):
 
 
 def test_later_archives_are_left_alone(built, shared, tmp_path):
-    """All 39 archives at hand, of which the recipe takes those up to 2014."""
     (again,) = build(load_recipe("kgsgo-v2"), [shared / "data/kgs"], tmp_path, sets=["test"])
     assert again.manifest == built[2].manifest
 

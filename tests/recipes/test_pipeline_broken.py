@@ -68,7 +68,6 @@ def whole(into, good):
 @pytest.mark.parametrize("jobs", [1, 2])
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError, MemoryError])
 def test_exceptions_at_any_moment(source, good, tmp_path, error, jobs):
-    """After some chunks of the first or of the second set."""
     for countdown in (0, 1, 5, 13, 25):
         into = tmp_path / str(countdown)
 

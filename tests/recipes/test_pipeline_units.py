@@ -157,7 +157,6 @@ def test_a_second_run_reads_nothing_again(kgs: Path, tmp_path: Path, monkeypatch
 
 
 def test_a_folder_is_read_as_ingest_reads_it(kgs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each game once, under the names that tell it from others, and an unchanged folder of archives only once."""
     mixed, nested = tmp_path / "mixed", tmp_path / "nested"
     for k, path in enumerate(sorted(kgs.iterdir())):
         for folder in (mixed, nested / str(k)):

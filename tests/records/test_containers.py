@@ -508,7 +508,6 @@ def test_zip_with_many_members(tmp_path: Path) -> None:
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """A directory tree with loose records, archives, and things that are neither."""
     root = tmp_path / "tree"
     put(root / "b.sgf", b"b")
     put(root / "B.SGF", b"B")

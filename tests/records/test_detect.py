@@ -115,7 +115,6 @@ def rows_of(found: list[ParsedBlock]) -> list[tuple[int, bytes, int]]:
 
 
 def some_lines(seed: int, line: bytes, count: int) -> bytes:
-    """Return lines of many lengths among comments, empty lines and damage."""
     draw = random.Random(seed)
     kinds = [line, line.replace(b"\n", b"\r\n"), b"# " + b"x" * 50 + b"\n", b"\n", b"damaged\n", b" " + line]
     return line + b"".join(draw.choices(kinds, [9, 2, 2, 2, 1, 1], k=count)) + draw.choice([b"", line.strip()])

@@ -83,7 +83,6 @@ WORDS = {
     "White defeats Black on time": (W, "time", None), "Result: W+R": (W, "resign", None),
     # both sides
     "Black wins, White resigns": (B, "resign", None), "White wins, Black resigns": (W, "resign", None),
-    "Black wins, White resigned": (B, "resign", None), "White resigns, Black wins": (B, "resign", None),
     "White wins (Black resigned)": (W, "resign", None), "White wins. Black lost on time.": (W, "time", None),
     "Black resigns - White wins": (W, "resign", None), "White timed out": (B, "time", None),
     "Black wins; White ran out of time": (B, "time", None), "W wins and B resigns": (W, "resign", None),
@@ -101,7 +100,6 @@ WORDS = {
     # a count of moves
     "258手完, 白3目半勝ち": (W, "score", 3.5), "共211手 黑中盘胜": (B, "resign", None),
     "127手完, 黒中押し勝ち": (B, "resign", None), "258手完　白番3目半勝ち": (W, "score", 3.5),
-    "211手,黑中盘胜": (B, "resign", None), "全130手、白中押し勝ち": (W, "resign", None),
     "177手まで黒中押し勝ち": (B, "resign", None), "二百五十八手完　黒半目勝ち": (B, "score", 0.5),
     "共 302 手\uff0c白胜3/4子": (W, "score", 1.5), "총 211수 흑불계승": (B, "resign", None),
     "241수 끝, 백 3집반승": (W, "score", 3.5), "211 moves. Black wins by resignation": (B, "resign", None),
@@ -122,7 +120,6 @@ WORDS = {
     # numbers in words
     "백 한집반승": (W, "score", 1.5), "흑 두집반승": (B, "score", 2.5), "백 한집승": (W, "score", 1.0),
     "281수 흑 여섯집반승": (B, "score", 6.5), "백한집반승": (W, "score", 1.5), "흑 열한집반승": (B, "score", 11.5),
-    "흑 스물두 집 반 승": (B, "score", 22.5), "백 서른집패": (B, "score", 30.0), "흑 석집반승": (B, "score", 3.5),
     "黑胜两目半": (B, "score", 2.5), "白胜兩目": (W, "score", 2.0), "白胜两子半": (W, "score", 5.0),
     "黒十二目半勝ち": (B, "score", 12.5), "黑胜二百零五目": (B, "score", 205.0), "白百二十目勝ち": (W, "score", 120.0),
     "黑胜2又3/4子": (B, "score", 5.5), "白胜1子1/4": (W, "score", 2.5), "白胜一子四分之一": (W, "score", 2.5),
@@ -210,7 +207,6 @@ DATES = {
     # several days: the first of them
     "12-13 March 1994": "1994-03-12", "12/13 March 1994": "1994-03-12", "12 - 14 May 1985": "1985-05-12",
     "12, 13 March 1994": "1994-03-12", "12,13,14 March 1994": "1994-03-12", "12 & 13 March 1994": "1994-03-12",
-    "12 and 13 March 1994": "1994-03-12", "12th-13th March 1994": "1994-03-12",
     "12th and 13th of March, 1994": "1994-03-12", "12\u201313 March 1994": "1994-03-12",
     "12 to 14 May 1985": "1985-05-12", "12.-14. May 1985": "1985-05-12", "12-14-May-1985": "1985-05-12",
     "Sat 12 - Sun 13 March 1994": "1994-03-12", "9,10 March 1994": "1994-03-09", "March 12-13, 1994": "1994-03-12",
@@ -293,7 +289,6 @@ OVERTIMES = {
     "canadian: 15/5min": ("canadian", 15, 300),
     "25 stones in 5 min": ("canadian", 25, 300), "20 moves / 10 minutes": ("canadian", 20, 600),
     "3 periods 30 seconds": ("byo-yomi", 3, 30), "读秒 3次 30秒": ("byo-yomi", 3, 30), "3회 30초": ("byo-yomi", 3, 30),
-    "30s x3": ("byo-yomi", 3, 30), "30 sec * 3": ("byo-yomi", 3, 30), "byo-yomi 1m x 5": ("byo-yomi", 5, 60),
     "30秒\xd73": ("byo-yomi", 3, 30), "25 moves / 10 min": ("canadian", 25, 600),
     "14 days + 1 day per move and 10 extra periods": ("byo-yomi", 10, 86_400),
     "Japanese byoyomi: 2 days + 1 day per move and 5 extra periods": ("byo-yomi", 5, 86_400),

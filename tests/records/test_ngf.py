@@ -182,20 +182,20 @@ def test_players(line: str) -> None:
     assert (found["black"], found["black_rank"]) == ("B", "1D")
 
 
-DATES = {
-    "20170316 [09:37]": "2017-03-16", "20100123 [21: 6]": "2010-01-23", "2009-03-25": "2009-03-25",
-    "2006-9-5": "2006-09-05", "2006": "2006", "long ago": "long ago",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("text", DATES)
-def test_dates(text: str) -> None:
-    assert texts(record(date=text))["date"] == DATES[text]
-
-
-@pytest.mark.parametrize(("text", "expected"), [("5", "300"), ("0", "0"), ("480", "28800"), ("a while", "a while")])
-def test_main_time(text: str, expected: str) -> None:
-    assert texts(record(time=text))["time"] == expected
+@pytest.mark.parametrize(
+    ("field", "text", "expected"),
+    [
+        ("date", "20170316 [09:37]", "2017-03-16"),
+        ("date", "20100123 [21: 6]", "2010-01-23"),
+        ("date", "2006-9-5", "2006-09-05"),
+        ("date", "2006", "2006"),
+        ("time", "0", "0"),
+        ("time", "480", "28800"),
+        ("time", "a while", "a while"),
+    ],
+)
+def test_dates_and_main_time(field: str, text: str, expected: str) -> None:
+    assert texts(record(**{field: text}))[field] == expected
 
 
 NAMES = {

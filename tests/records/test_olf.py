@@ -489,7 +489,6 @@ def test_fields_that_cannot_be_written(words: dict[str, Any], why: ExportFailure
 
 
 def test_all_reasons_are_distinct_in_one_batch() -> None:
-    """Each game has a different reason and a separate line."""
     games = [replace(ON_19, width=20), TWO_STONES, replace(ON_19, moves=[NO_POINT]), replace(ON_19, moves=[W])]
     lines = write_games(games, [DEFAULTS] * 4)
     assert lines.failure.tolist() == [

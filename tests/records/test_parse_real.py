@@ -49,7 +49,6 @@ def colour_of(word: int) -> int:
 
 
 def check_reasons(folder: Path, found: SourceSummary) -> None:
-    """The naive board rejects every dropped game for the same reason."""
     dropped = {(source, name): why for source, name, why, _ in found.dropped}
     assert len(dropped) == found.drops.total() <= 20, "more than the summary lists"
     looked_at = [game for game in read(folder) if (game.source, game.name) in dropped] if dropped else []

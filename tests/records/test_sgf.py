@@ -499,15 +499,12 @@ def seconds(text: str) -> list[float]:
         # overtime whose clocks are read differently, or not understood
         ("TM[60]OT[10 fischer];B[aa]BL[55]", [NAN]),
         ("TM[60]OT[by ear];B[aa]BL[55]", [NAN]),
+        # no clock
+        *((text, []) for text in (";B[aa];W[ba]", ";B[aa]C[BL 5]", "GM[2];B[aa]BL[5]")),
     ],
 )  # fmt: skip
 def test_times_used(text: str, expected: list[float]) -> None:
     np.testing.assert_array_equal(seconds(text), expected)
-
-
-@pytest.mark.parametrize("text", [";B[aa];W[ba]", ";B[aa]C[BL 5]", "GM[2];B[aa]BL[5]"])
-def test_games_without_clocks_have_no_times(text: str) -> None:
-    assert seconds(text) == []
 
 
 def test_games_of_a_block_are_read_by_themselves() -> None:

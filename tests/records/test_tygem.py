@@ -92,12 +92,7 @@ def test_the_rows_of_several_members() -> None:
 
 
 @pytest.mark.nojit
-def test_index_row() -> None:
-    assert index_words(ROW.encode()) == {842008471: WORDS}
-
-
-@pytest.mark.nojit
-def test_index_row_of_tom() -> None:
+def test_index_rows() -> None:
     both = index_words(f"{TOM_ROW}\n{ROW}\n".encode())
     assert both == {354460: TOM_WORDS, 842008471: WORDS}
     texts = [TOM_ROW, TOM_ROW.replace(".09", "-09"), "354460\t;B[aa]"]

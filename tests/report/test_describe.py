@@ -13,7 +13,7 @@ import pytest
 
 import kifu
 from catalogues import rows, write_catalogue
-from commands import Done, run
+from commands import Done, lines_of, run
 from kgs_archives import BROKEN, archive, record, records
 from kifu.assets import OTHER_FORMATS, asset
 from kifu.datasets.formats import FORMATS
@@ -37,14 +37,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 V1, V2 = "KGS-2001-19-3-.dat", "KGS-2001-19-3-v2.dat"
 
 
-def lines(done: Done) -> list[str]:
-    assert (done.code, done.err) == (0, [])
-    return done.out.splitlines()
-
-
 def facts(done: Done) -> dict[str, str]:
-    """The indented lines, by their first word."""
-    return {line.split()[0]: line.split(maxsplit=1)[1] for line in lines(done)[1:]}
+    return {line.split()[0]: line.split(maxsplit=1)[1] for line in lines_of(done)[1:]}
 
 
 def fails(done: Done, *words: str) -> None:
@@ -75,7 +69,7 @@ def test_a_data_set(made: Path, name: str, layout: str, planes: str, bytes_: obj
         examples = len(data)
         all_planes, labels = data.to_numpy()
     done = run("inspect", path)
-    assert lines(done)[0].startswith(f"{path}: {layout}, kgsgo v{layout[3]}: ")
+    assert lines_of(done)[0].startswith(f"{path}: {layout}, kgsgo v{layout[3]}: ")
     reported = facts(done)
     stones = all_planes[:, :6].any(1).sum() / examples
     ko = all_planes[:, 6].any((1, 2)).mean()
@@ -120,7 +114,7 @@ def test_a_data_set_without_its_file_of_origins(made: Path, tmp_path: Path) -> N
     fails(run("inspect", path), "its hash differs")
     fails(run("inspect", path, "--row", "0"), "manifest.parquet")
     shutil.copy(origins_path(made / V2), origins_path(path))
-    assert lines(run("inspect", path))
+    assert lines_of(run("inspect", path))
 
 
 @pytest.mark.parametrize("garbage", [b"GO", b"END!", b"mlv2-n=1-", b"GO" * 400 + b"END"])
@@ -134,7 +128,7 @@ def test_a_damaged_data_set(tmp_path: Path, garbage: bytes) -> None:
 
 @pytest.mark.parametrize("name", [V1, V2])
 def test_a_row(made: Path, name: str) -> None:
-    row = lines(run("inspect", made / name, "--row", 8))
+    row = lines_of(run("inspect", made / name, "--row", 8))
     assert row[0].split() == list("ABCDEFGHJKLMNOPQRST")
     assert [line[:12] for line in row[1:4]] == ["19 . O X . .", "18 O . O X .", "17 . O X . ."]
     assert row[17][32:] == " . O . ."  # R3
@@ -147,7 +141,7 @@ def test_a_row(made: Path, name: str) -> None:
 
 
 def test_the_first_rows_of_games(made: Path) -> None:
-    assert lines(run("inspect", made / V2, "--row", 0))[20:] == [
+    assert lines_of(run("inspect", made / V2, "--row", 0))[20:] == [
         "row 0: X is to move and plays C19; 1 stone",
         "from KGS-2001-19-3-, entry 2, move 2",
     ]
@@ -172,7 +166,7 @@ def test_a_row_is_drawn(made: Path, tmp_path: Path, suffix: str) -> None:
     drawn = set()
     for row in (7, 8):
         out = tmp_path / f"{row}.{suffix}"
-        assert lines(run("inspect", made / V2, "--row", row, "-o", out))[-1] == f"drew {out}"
+        assert lines_of(run("inspect", made / V2, "--row", row, "-o", out))[-1] == f"drew {out}"
         drawn.add(is_picture(out))
     assert len(drawn) == 2
 
@@ -181,10 +175,10 @@ def test_an_archive(tmp_path: Path) -> None:
     games = [*records(3), BROKEN["OCCUPIED"], BROKEN["NOT_GO"], BROKEN["WRONG_SIZE"]]
     path = archive(tmp_path, games)
     done = run("inspect", path)
-    assert lines(done)[0] == f"{path}: 6 games = 4 kept + 1 not go + 1 occupied"
+    assert lines_of(done)[0] == f"{path}: 6 games = 4 kept + 1 not go + 1 occupied"
     assert facts(done)["moves"] == f"{3 * 60 + 3} in the kept games"
     assert facts(done)["boards"] == "19 x 19: 3, 9 x 9: 1"
-    dropped = [line for line in lines(done) if line.startswith("  dropped")]
+    dropped = [line for line in lines_of(done) if line.startswith("  dropped")]
     assert len(dropped) == 2
     assert "00003.sgf: a move on an occupied point" in dropped[0]
     assert "00004.sgf: a record of another game" in dropped[1]
@@ -194,11 +188,11 @@ def test_a_folder_and_a_record(tmp_path: Path) -> None:
     (tmp_path / "one.sgf").write_bytes(KO)
     (tmp_path / "two.sgf.gz").write_bytes(gzip.compress(b"(;GM[1];B[dd];W[])"))
     done = run("inspect", tmp_path)
-    assert lines(done)[0] == f"{tmp_path}: 2 games = 2 kept"
+    assert lines_of(done)[0] == f"{tmp_path}: 2 games = 2 kept"
     assert facts(done)["moves"] == "12 in the kept games"
     assert facts(done)["warnings"] == "SIZE_MISSING: 1"
     alone = run("inspect", tmp_path / "one.sgf")
-    assert lines(alone)[0] == f"{tmp_path / 'one.sgf'}: 1 games = 1 kept"
+    assert lines_of(alone)[0] == f"{tmp_path / 'one.sgf'}: 1 games = 1 kept"
     assert facts(alone)["warnings"] == "none"
 
 
@@ -216,7 +210,7 @@ def games(tmp_path: Path) -> Path:
 
 
 def test_show_the_end_of_the_first_game(games: Path) -> None:
-    shown = lines(run("show", games))
+    shown = lines_of(run("show", games))
     assert shown[0] == "Ada [3d] - Bob, B+R, 10 moves, 19 x 19, komi 6.5"
     assert shown[1] == ""
     assert shown[3].startswith("19 . X O .")
@@ -238,11 +232,11 @@ def test_show_the_end_of_the_first_game(games: Path) -> None:
     ],
 )
 def test_show_any_position(games: Path, game: int, move: int, last: str) -> None:
-    assert lines(run("show", games, "--game", game, "--move", move))[-1] == last
+    assert lines_of(run("show", games, "--game", game, "--move", move))[-1] == last
 
 
 def test_show_a_rectangular_board(games: Path) -> None:
-    assert lines(run("show", games, "--game", 3, "--move", 1))[2:6] == [
+    assert lines_of(run("show", games, "--game", 3, "--move", 1))[2:6] == [
         "   A B C D E",
         " 3 X . . . .",
         " 2 .(O). . .",
@@ -256,7 +250,7 @@ def test_a_position_is_drawn(games: Path, tmp_path: Path, suffix: str) -> None:
     for game, move in ((1, 0), (1, 9), (2, 2), (2, 3), (3, 1)):
         out = tmp_path / f"{game}-{move}.{suffix}"
         done = run("show", games, "--game", game, "--move", move, "-o", out)
-        assert lines(done) == [f"drew {out}"]
+        assert lines_of(done) == [f"drew {out}"]
         drawn.add(is_picture(out))
     assert len(drawn) == 5
 
@@ -288,7 +282,7 @@ def catalogue(tmp_path: Path, games: Path) -> Path:
 
 
 def test_inspect_a_catalogue(catalogue: Path, games: Path) -> None:
-    shown = lines(run("inspect", catalogue))
+    shown = lines_of(run("inspect", catalogue))
     assert shown[0] == f"{catalogue}: catalogue@3, 5 games = 2 kept + 1 off board + 1 occupied + 1 not go"
     assert shown[1:4] == [
         "  moves       13 in the kept games",
@@ -303,12 +297,12 @@ def test_inspect_a_catalogue(catalogue: Path, games: Path) -> None:
 def test_inspect_a_catalogue_of_a_query(tmp_path: Path) -> None:
     about = {"query": "select\n*", "of": ["games.parquet"]}
     path = write_catalogue(tmp_path / "x.parquet", rows(moves=[[3]]), about=about)
-    shown = lines(run("inspect", path))
+    shown = lines_of(run("inspect", path))
     assert shown[-2:] == [r"  query       select\n*", '  of          ["games.parquet"]']
 
 
 def test_inspect_a_catalogue_without_games(tmp_path: Path) -> None:
-    assert lines(run("inspect", write_catalogue(tmp_path / "x.parquet")))[0].endswith("0 games = 0 kept")
+    assert lines_of(run("inspect", write_catalogue(tmp_path / "x.parquet")))[0].endswith("0 games = 0 kept")
 
 
 @pytest.mark.parametrize("about", [{"read": 3}, {"kept": 1}, {"drops": {"KO": 1}}, {"kept": "x" * 500}])
@@ -324,7 +318,7 @@ def test_a_catalogue_that_is_damaged(catalogue: Path) -> None:
 
 
 def test_show_a_row(catalogue: Path, games: Path) -> None:
-    row, record = (lines(run("show", path, "--game", 2, "--move", 1)) for path in (catalogue, games))
+    row, record = (lines_of(run("show", path, "--game", 2, "--move", 1)) for path in (catalogue, games))
     assert row == [record[0], f"from {games.name}, {games.name}, game 2", *record[1:]]
 
 
@@ -342,14 +336,14 @@ def test_show_a_row(catalogue: Path, games: Path) -> None:
 def test_a_dropped_row_is_shown_up_to_the_illegal_move(
     catalogue: Path, tmp_path: Path, row: int, remark: str, last: str
 ) -> None:
-    shown = lines(run("show", catalogue, "--game", row))
+    shown = lines_of(run("show", catalogue, "--game", row))
     assert (shown[2], shown[-1]) == (f"dropped: {remark}", last)
-    assert lines(run("show", catalogue, "--game", row, "-o", tmp_path / "x.svg")) == [f"drew {tmp_path / 'x.svg'}"]
+    assert lines_of(run("show", catalogue, "--game", row, "-o", tmp_path / "x.svg")) == [f"drew {tmp_path / 'x.svg'}"]
     fails(run("show", catalogue, "--game", row, "--move", 4 if row == 4 else 2), "is illegal")
 
 
 def test_a_row_without_a_record(catalogue: Path, games: Path, tmp_path: Path) -> None:
-    shown = lines(run("show", catalogue, "--game", 5))
+    shown = lines_of(run("show", catalogue, "--game", 5))
     assert len(shown) == 3
     assert shown[-1] == "dropped: a record of another game (GM is not 1)"
     fails(run("show", catalogue, "--game", 5, "-o", tmp_path / "x.svg"), "has no position")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import kifu
-from commands import Done, run
+from commands import lines_of, run
 from kifu.learn.positions import NetPositions
 from lazy import lazy_import
 from nets import tiny_net
@@ -36,11 +36,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run_folder.mkdir()
     tiny_net(run_folder / "best.safetensors", passes=True)
     return folder
-
-
-def lines_of(done: Done) -> list[str]:
-    assert (done.code, done.err) == (0, [])
-    return done.out.splitlines()
 
 
 def predicted(path: Path, ply: int) -> tuple[np.ndarray, list[str], list[float]]:

@@ -62,7 +62,6 @@ def catalogue(tmp_path: Path) -> Path:
 
 
 def check(path: Path, plies: int) -> SearchIndex:
-    """Assert that an index holds what the batches of its catalogue do."""
     index = open_index(path)
     (batch,) = open_catalogue(path).batches((*PLAYED_COLUMNS, *INFO_COLUMNS, "drop"))
     arrays, kept = move_arrays(batch), batch.column("drop").is_null().to_numpy(zero_copy_only=False)

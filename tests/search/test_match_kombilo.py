@@ -101,7 +101,6 @@ def sha256(lines: list[str]) -> str:
 
 
 def listed(entry: dict[str, Any], names: list[str], wanted: set[str]) -> list[str]:
-    """The hits in wanted games that the reference lists, as lines."""
     games = [(names[game - 1], row) for game, row in entry["hits"] if names[game - 1] in wanted]
     hits = [(name, *row[k : k + 4]) for name, row in games for k in range(0, len(row), 4)]
     return sorted(" ".join(map(str, hit)) + "\n" for hit in hits)

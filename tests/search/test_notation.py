@@ -195,7 +195,6 @@ def test_boards_of_programs() -> None:
     ("text", "message"),
     [
         ("", "a pattern needs a diagram of at least one row"),
-        ("next: black", "a pattern needs a diagram of at least one row"),
         ("+---+", "a pattern needs a diagram of at least one row"),
         ("***\n***", "a pattern needs a stone, an empty cell or a move, got wildcards only"),
         (".X.\n.X", "line 2: the row has 2 cells, but the first row has 3"),
@@ -221,7 +220,6 @@ def test_boards_of_programs() -> None:
         ("ancor: centre\nX", "unknown key of a pattern 'ancor'; did you mean 'anchor'?"),
         ("next: black\nnext: white\nX", "line 2: 'next' is given twice"),
         ("next: green\nX", "line 1: unknown colour 'green'; available: black, white"),
-        ("colours: all\nX", "line 1: unknown colours 'all'"),
         ("consecutive: maybe\nX", "line 1: unknown consecutive 'maybe'"),
         ("last ply: -1\nX", "line 1: last ply must be a whole number within 0 to 65535, got '-1'"),
         ("moves: white black\n1", "'moves' lists 2 colours, more than the number of moves, 1"),

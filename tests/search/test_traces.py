@@ -16,7 +16,6 @@ from naive_search import stones_before
 
 
 def captures_of(traces, g):
-    """{move number: points}."""
     found, words = {}, traces.captures[traces.capture_offset[g] : traces.capture_offset[g + 1]].tolist()
     while words:
         move, points = words.pop(0), []

@@ -38,6 +38,11 @@ class Done:
     err: list[str]
 
 
+def lines_of(done: Done) -> list[str]:
+    assert (done.code, done.err) == (0, [])
+    return done.out.splitlines()
+
+
 def tree(folder: Path) -> dict[str, bytes]:
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
@@ -78,7 +83,6 @@ def run(*arguments: object) -> Done:
 
 
 def start(*arguments: object, stdout: int = subprocess.PIPE, **environment: str) -> subprocess.Popen[str]:
-    """Starts a command as a process of its own."""
     return subprocess.Popen(
         [KIFU, *map(str, arguments)],
         stdout=stdout,

@@ -22,12 +22,10 @@ def hash_after(s, p, c):
 
 
 def bits(row):
-    """The points of a bit set."""
     return set(np.flatnonzero(np.unpackbits(row.astype(">u8").view(np.uint8))).tolist())
 
 
 def ring(s: State, head: int):
-    """The stones of a chain as its links name them."""
     points, at = [head], int(s.next_in_chain[head])
     while at != head and len(points) <= len(s.next_in_chain):
         points.append(at)

@@ -28,10 +28,7 @@ SETUP = {"AB": 0, "AW": WHITE_BIT, "AE": ERASE_BIT}
 
 @st.composite
 def games(draw, sizes=SIZES):
-    """(width, height, nodes) of a legal game: crowded, with passes, repeated colours and stones set up at any time.
-
-    nodes: ("B" or "W", point or None), or (one of SETUP, points).
-    """
+    """(width, height, nodes) of a crowded legal game. nodes: ("B" or "W", point or None), or (one of SETUP, points)."""
     width, height = draw(sizes)
     rng = draw(st.randoms(use_true_random=False))
     x0, y0 = rng.randrange(width), rng.randrange(height)

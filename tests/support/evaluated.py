@@ -38,10 +38,7 @@ BANDS = {"3d": "3d", "7d": "7d", "": "unknown", "5k": "5-1k", "12k": "20-11k", "
 
 
 def text(seed: int, plies: int = 36, size: int = 9, root: str = "", symmetry: int = 0, swapped: bool = False) -> bytes:
-    """Return a random legal game that fills a corner, with captures and passes, as SGF.
-
-    symmetry and swapped transform its coordinates and colours.
-    """
+    """Return a random legal game in a corner as SGF; symmetry and swapped transform coordinates and colours."""
     rng = np.random.default_rng(seed)
     board, table = Board(size), symmetries(size, size)[symmetry]
     text = f"(;SZ[{size}]{root}"
@@ -144,10 +141,7 @@ def naive(
 
 
 def probabilities_of(net: learn.net.Net, planes: np.ndarray, colour: float, k: int, board: Board | None) -> np.ndarray:
-    """Return the probabilities [moves] of one position under symmetry k, of the legal moves if a board is given.
-
-    colour is the global input of this name, the only one that a net may have here.
-    """
+    """Return [moves] under symmetry k, of legal moves if a board is given. colour: the only global input of a net."""
     with torch.no_grad():
         globals_ = torch.tensor([[colour]]) if net.about.inputs else None
         logits = (
@@ -197,7 +191,6 @@ def games(folder: Path, count: int = 32, seed: int = 0) -> Path:
 
 
 def draw(source: Path, count: int = 24) -> Hashes:
-    """Return the keys of games drawn from a source."""
     rows = read_games([source], (19, 19), False, 1, make_benchmarks.DRAW_COLUMNS)
     keys: Hashes = make_benchmarks.draw_games(rows, FIRST, LAST, count)[0]
     return keys

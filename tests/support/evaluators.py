@@ -34,10 +34,7 @@ def top_left_first(game: GameSession, colour: int) -> npt.NDArray[np.floating]:
 
 @dataclass
 class Scripted:
-    """An evaluator whose policy is what `weigh` says of each move, of those that are legal.
-
-    lead: its value, for Black; None: it has none. The top half of the board is Black's, if it has points.
-    """
+    """The policy is what `weigh` gives each legal move. lead: the value for Black, or None. Black owns the top half."""
 
     weigh: Weigh = top_left_first
     lead: float | None = None

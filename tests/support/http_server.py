@@ -70,10 +70,7 @@ Fault = Callable[[Handler, bytes], None]
 
 @dataclass
 class Site:
-    """A running server.
-
-    files: body by path. versions: ETag or Last-Modified by path. faults: replacements of the next responses for a path.
-    """
+    """files: body by path. versions: ETag or Last-Modified. faults: replacements of the next responses for a path."""
 
     url: str
     files: dict[str, bytes] = field(default_factory=dict)

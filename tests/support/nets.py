@@ -32,10 +32,7 @@ def tiny_net(
     games: Sequence[int] = (),
     seed: int = 0,
 ) -> Path:
-    """Write a net whose weights are all random, also those that are initialized as 0 or 1, and return its path.
-
-    Its global inputs are by default those that the architecture requires.
-    """
+    """Write a net of random weights. inputs: by default the global inputs that the architecture requires."""
     encoder = find_encoder(planes, size, size)
     inputs = learn.registry.find_net(net).inputs if inputs is None else inputs
     module = learn.registry.make_net(

@@ -55,7 +55,6 @@ def readings(parsed: ParsedBlock, member: int = 0) -> list[Reading]:
 
 
 def texts_of(parsed: ParsedBlock, g: int = 0) -> dict[str, str]:
-    """Return the text fields of game g that are not empty."""
     fields = parsed.text_fields
     texts = [fields.data[a:b].tobytes().decode() for a, b in zip(fields.start[:, g], fields.stop[:, g])]
     return {name: text for name, text in zip(FIELDS, texts) if text}

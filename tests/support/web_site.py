@@ -158,10 +158,7 @@ def analysed(served: ServedSite, row: int, **params: object) -> tuple[Any, list[
 
 
 def problems(page: Any) -> list[str]:
-    """Return what went wrong on a page so far: console errors, exceptions, requests to other hosts.
-
-    A test that provokes an error clears the list. It must be empty at the end of a test.
-    """
+    """Return errors, exceptions and foreign requests of a page so far; the test fails if it does not clear the list."""
     found: list[str] = page.problems
     return found
 
@@ -237,10 +234,7 @@ CUT_OFF = """() => [document.documentElement, ...document.querySelectorAll(".scr
 
 
 def settled(page: Any, check: Callable[[], list[str]]) -> list[str]:
-    """Return what a check finds on a page, repeated for up to 30 s while it finds something.
-
-    The page follows a change of its size, theme or data only later.
-    """
+    """Return what a check finds on a page, which follows changes late: it is repeated for up to 30 s."""
     for _ in range(60):
         if not (found := check()):
             break

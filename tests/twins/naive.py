@@ -1,7 +1,4 @@
-"""Go as its rules are read: the slow twin of the compiled board, to be checked by eye.
-
-A position is a dict from (x, y) to a colour. Nothing is kept from move to move that can be found by looking.
-"""
+"""The slow twin of the compiled board, to be checked by eye; a position is a dict from (x, y) to a colour."""
 
 from kifu.errors import DropReason
 from kifu.point import BLACK, WHITE

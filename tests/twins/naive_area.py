@@ -57,7 +57,6 @@ def sure_and_loose(board, colour, suicide):
 
 
 def areas(board, suicide, taxed):
-    """{point: colour} of all points that have an owner."""
     owner = {}
     for colour in (BLACK, WHITE):
         owner |= dict.fromkeys(sure_and_loose(board, colour, suicide)[0], colour)
@@ -85,10 +84,7 @@ def untaxed(board, owner):
 
 
 def uncapturable(board, colour, suicide):
-    """The stones of a colour that the other one cannot take if that colour always passes: every attack is tried.
-
-    suicide: whether the attacker may take off chains of two or more of his own stones.
-    """
+    """Stones that no attack takes while their colour passes. suicide: of two or more attacking stones."""
     attacker = 3 - colour
     seen, fringe, safe = set(), [board.stones], {p for p, c in board.stones.items() if c == colour}
     while fringe:

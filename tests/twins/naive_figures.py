@@ -67,10 +67,7 @@ def evaluations(nodes: list[Node]) -> list[list[float]]:
 
 @dataclass
 class Clock:
-    """A player's clock after the last move that shows it.
-
-    phase is "main", "counted" (main time, where the record writes the count of overtime), "overtime" or "lost".
-    """
+    """The clock of the last move with one. phase: "main", "counted" (main time with a count), "overtime" or "lost"."""
 
     left: float
     phase: str = "main"

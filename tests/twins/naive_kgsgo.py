@@ -67,7 +67,6 @@ class Board:
         return known
 
     def ko_points(self, liberties, to_move):
-        """Return the points that the program marks as ko."""
         if self.captured != 1 or liberties[self.last] != 1 or len(self.string(self.last)[0]) != 1:
             return []
         marked = []

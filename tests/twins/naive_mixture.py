@@ -21,10 +21,7 @@ def part(sequence, count):
 def mixture_order(
     sources, weights, *, positions=None, seed=0, epoch=0, shuffle="window", augment=True, choice=(), **options
 ):
-    """Return [(source, game, ply, symmetry)] of one process, or None if a source has too few positions.
-
-    options: see `naive_order.deliver`.
-    """
+    """Return [(source, game, ply, symmetry)] of one process, None if too few; options: see `naive_order.deliver`."""
     sequences = [
         naive_order.epoch_sequence(games, naive_order.key(seed, k, SOURCE), epoch, "window", augment, **dict(choice))
         for k, games in enumerate(sources)

@@ -193,7 +193,6 @@ def decode_text(text: str, row: NaiveGame) -> list[tuple[int, int, float]]:
 
 
 def letters(pair: str, row: NaiveGame, bad: int) -> int:
-    """Return the point of two letters, or a pass."""
     alphabet = ".abcdefghijklmnopqrstuvwxyz"
     x, y = (alphabet.find(c.lower()) - 1 if c.isascii() and c else -2 for c in pair.ljust(2, "!"))
     if x < -1 or y < -1:
@@ -227,7 +226,6 @@ def size(value: Any) -> int:
 
 
 def compare_with_naive(members: list[bytes]) -> ParsedBlock:
-    """Read members of one format with both readers, which must agree."""
     block = as_block(members)
     kinds = detect(block)
     for kind in (OGS, OGS_LINES):

@@ -67,7 +67,6 @@ def full(total, world_size, batch_size):
 
 
 def shuffled_shares(sequence, world_size, batch_size, key_of_block, shuffle, window, drop_last):
-    """Return the positions of each process in order."""
     total = len(sequence)
     if shuffle == "global":
         order = shuffled(key_of_block(0), total)

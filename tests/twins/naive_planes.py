@@ -103,7 +103,6 @@ def turns_since(position, k):
 
 
 def at(position, t, colour):
-    """The stones of a colour t moves ago; none before the first move."""
     stones = position.past[-1 - t] if t <= position.ply else {}
     return {point for point, its in stones.items() if its == colour}
 
@@ -200,7 +199,6 @@ VALUES = "signed_stones+own+own_decay+turns_since3+opp_decay+centre+closest+ko"
 
 
 def marks(name, position):
-    """Return the points that the planes of one feature mark."""
     stem, digits = re.fullmatch(r"(.*?)(\d*)", name).groups()
     return FEATURES[stem](position, *([int(digits)] if digits else []))
 

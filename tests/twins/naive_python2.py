@@ -49,7 +49,6 @@ class Set:
         self.used = 0
 
     def _slot(self, entry):
-        """Where that entry is, or goes: set_lookkey."""
         mask = len(self.table) - 1
         word = perturb = entry[0] % WORD
         while self.table[word & mask] not in (None, entry):

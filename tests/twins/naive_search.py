@@ -29,7 +29,6 @@ def stones_before(game):
 
 
 def turned(x, y, k, width, height):
-    """A point of a rectangle under symmetry k."""
     x, y = (width - 1 - x if k & 1 else x), (height - 1 - y if k & 2 else y)
     return (y, x) if k & 4 else (x, y)
 
@@ -101,7 +100,6 @@ def find(game, pattern):
 
 
 def find_at(game, boards, image, same, x0, y0):
-    """The hit of an image at a place, or None."""
     pattern = image.pattern
 
     def matches(stones):

@@ -94,7 +94,6 @@ def compare_text_fields(block: RecordBlock) -> ParsedBlock:
 
 
 def compare_figures(parsed: ParsedBlock, g: int, record: bytes) -> None:
-    """Compare seconds and evaluations of game g with the naive ones."""
     moves = slice(parsed.games.move_offset[g], parsed.games.move_offset[g + 1])
     nodes, count = nodes_of(record), moves.stop - moves.start
     wants_clocks = any(values and name in (b"BL", b"WL") for node in nodes for name, values in node)

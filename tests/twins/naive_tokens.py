@@ -32,7 +32,6 @@ def facts_of(row: dict[str, Any]) -> dict[str, str]:
 
 
 def rules_of(text: str | None) -> str:
-    """Return the value of "rules" for RU."""
     text = (text or "").strip().lower()
     for start, name in (
         ("jap", "japanese"), ("kor", "korean"), ("chi", "chinese"), ("aga", "aga"), ("bga", "aga"), ("french", "aga"),
@@ -85,7 +84,6 @@ def pack(tokenizer: Tokenizer, games: list[list[int]], symmetries: list[int], le
 
 
 def turned(tokenizer: Tokenizer, game: list[int], token: int, symmetry: int) -> int:
-    """Return a token of a game under a symmetry of the game's board."""
     width, height = tokenizer.width, tokenizer.height
     if token >= width * height:
         return token

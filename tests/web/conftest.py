@@ -1,20 +1,14 @@
 """Fixtures of the tests of the web application.
 
-`site_server` is a `web_site.ServedSite`: a real server over the bundled sample (320 games, indexed) with the net
-`small`, shared by all tests of a run, so a test must not change it. Its methods `get(path, **params)`,
-`post(path, body)`, `request(method, target, body, headers)` and `connect()` return a `web_site.Answer` or a socket. Use
-`answer.json` for JSON, and `answer.error` where an error is expected: it checks the status and that the error is one
-line. The run fails if a request raised an unexpected exception. `full_server` has a second catalogue of two games
-with hostile texts (`web_site.HOSTILE_TEXT`) and the nets small and human. `web_site.serving(Site([...]))` serves other
-catalogues and nets.
+`site_server` is a `web_site.ServedSite` that all tests share, so a test must not change it. Its methods `get(path,
+**params)`, `post(path, body)` and `request(method, target, body, headers)` return a `web_site.Answer`: `answer.json`,
+or `answer.error`, which checks the status and that the error is one line; `connect()` returns a socket.
 
-`page` is a page of Playwright's synchronous API, which starts empty: `page.goto(site_server.url + "/explore")`. It has
-a desktop window; in tests marked `web_site.in_all_windows`, each of `web_site.WINDOWS`. A test fails on console errors,
-exceptions, and requests to other hosts; a test that provokes an error (an answer with an error status is one, too)
-calls `problems(page).clear()` from `web_site`. `axe(page)` returns the serious and critical violations of
-accessibility. The tests skip without Chromium; mark them `slow`. Give `page.wait_for_function` a function, not an
-expression, which the policy of the page refuses.
-While a page is open, asyncio.run() fails in the same module.
+`page` is a page of Playwright's synchronous API in a desktop window; in tests marked `web_site.in_all_windows`, in each
+of `web_site.WINDOWS`. A test that provokes an error (an answer with an error status is one, too) calls
+`problems(page).clear()` from `web_site`. The tests skip without Chromium; mark them `slow`. Give
+`page.wait_for_function` a function, as the policy of the page refuses expressions. While a page is open, asyncio.run()
+fails in the same module.
 """
 
 import shutil

@@ -100,6 +100,8 @@ def find_start(data: bytes, at: int) -> tuple[int, int] | None:
 def is_smiley(data: bytes, at: int) -> bool:
     """Return whether a (; that ends there begins no game."""
     text = data[at:].lstrip(SPACE)
+    if text[:1] == b"(" and begins_another(data, len(data) - len(text)):
+        return True
     if root := re.match(rb"\([\0-\x20]*;[\0-\x20]*([A-Za-z]+)[\0-\x20]*\[", text):
         return plain_name(root[1]).decode() in OF_A_ROOT
     if text[:1] in (b";", b")", b"(") or re.match(rb"[A-Za-z][A-Za-z0-9]*[\0-\x20]*\[", text):
@@ -376,7 +378,7 @@ class Reader:
         self.after_text = False
         is_first = not self.on_main_line or self.values == []
         end, self.at = at, at + 1
-        if brackets or not follows:
+        if (brackets and (is_first or char != b"[")) or not follows:
             later = self.find_end(at, brackets, follows, parentheses if brackets else [])
             if later is not None:
                 self.at = later + 1

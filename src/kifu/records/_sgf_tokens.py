@@ -329,17 +329,17 @@ def is_root_name(data: Bytes, i: Int, stop: Int) -> Any:
 
 
 @kernel
-def next_name(data: Bytes, i: Int, stop: Int, charset: Int, style: Int) -> tuple[Int, bool]:
+def next_name(data: Bytes, i: Int, stop: Int, charset: Int, style: Int, junk: bool) -> tuple[Int, bool]:
     """Skip values, white space and text up to the next letters of the node, or to the ; ( ) that ends it.
 
     Args:
         data: [N] uint8.
-        style: SMALL_NAMES, OUTERMOST, both or 0.
+        style: SMALL_NAMES, OUTERMOST, ROOT, several of them or 0.
+        junk: Whether there is text before.
 
     Returns:
-        (position, whether there was text).
+        (position, whether there was text, also before).
     """
-    junk = False
     while i < stop:
         c = data[i]
         if raw.is_letter(c) or semicolon(data, i, stop) > 0:
@@ -356,7 +356,13 @@ def next_name(data: Bytes, i: Int, stop: Int, charset: Int, style: Int) -> tuple
                 break
             junk, i = True, skip_remark(data, i, stop)
         elif c == raw.LEFT:
-            end, i, _repair, is_longer = read_value(data, i + 1, stop, charset, style)
+            end = end_of_value(data, i + 1, stop, charset)
+            after = raw.skip_space(data, end + 1, stop)
+            is_longer = False
+            if end < stop and data[end] == raw.RIGHT and after < stop and data[after] == raw.LEFT:
+                i = after
+            else:
+                end, i, _repair, is_longer = read_value(data, i + 1, stop, charset, style)
             junk = junk or is_longer
             if i == end:
                 break
@@ -481,7 +487,7 @@ def next_property(data: Bytes, i: Int, stop: Int, charset: Int, style: Int) -> t
         while start < 0:
             if i < stop and data[i] == raw.SEMICOLON:
                 return i, -1, i, i, warnings
-            i, junk = next_name(data, i, stop, charset, style)
+            i, junk = next_name(data, i, stop, charset, style, warnings & _TEXT_SKIPPED != 0)
             if junk:
                 warnings |= _TEXT_SKIPPED
             if i >= stop or not raw.is_letter(data[i]):
@@ -688,7 +694,9 @@ def is_smiley(data: Bytes, i: Int, stop: Int) -> Any:
     if i < stop and data[i] == raw.OPEN:
         node = raw.skip_space(data, i + 1, stop)
         size = semicolon(data, node, stop)
-        return size > 0 and is_root_name(data, raw.skip_space(data, node + size, stop), stop)
+        return opens_record(data, i, stop) or (
+            size > 0 and is_root_name(data, raw.skip_space(data, node + size, stop), stop)
+        )
     if i < stop and (data[i] == raw.CLOSE or is_named(data, i, stop, SMALL_NAMES) or semicolon(data, i, stop) > 0):
         return False
     while i < stop and data[i] != raw.OPEN and data[i] != raw.CLOSE:

@@ -294,7 +294,7 @@ def records(shared, archive, wanted):
 def test_katago(shared, archive, games, rows):
     """Planes 14 (stones that are caught) and 17 (moves that catch) of KataGo's own program, point by point.
 
-    Left out are four games that it reads otherwise, by its own rule for variations, and what is not its normal play.
+    Left out are three games that it reads otherwise, by its own rule for variations, and what is not its normal play.
     """
     reference = dict(np.load(shared / "reference/katago" / f"{archive}.npz"))
     names = reference["names"].tolist()

@@ -260,8 +260,8 @@ def _program_names(kept: pa.Table) -> pa.Table:
 
 
 def _kind_of(side: str, program: str | None) -> str:
-    found = re.search(rf"{side}: (\w+)", program or "")
-    return found[1] if found else ""
+    kinds: dict[str, str] = dict(re.findall(r"(black|white): (\w+)", program or ""))
+    return kinds.get(side, "")
 
 
 def _grouped(table: pa.Table, keys: Sequence[str], count: tuple[list[str] | str, str]) -> pa.Table:

@@ -38,7 +38,7 @@ def test_text_fields_of_token_soup(soup: bytes) -> None:
 def test_text_fields_of_real_games(shared: Path) -> None:
     counts = []
     for name in ("wild/fox-pro-680.tar.gz", "wild/ai-games-third.tar.gz", "kgs/KGS-2017_05-19-847-.tar.gz"):
-        block = next(blocks(shared / "data" / name, block_bytes=(4 << 20) if COMPILED else 20_000))
+        block = next(blocks(shared / "data" / name, block_bytes=(1 << 18) if COMPILED else 20_000))
         parsed = compare_text_fields(block)
         counts.append(int((np.diff(parsed.territory_offset) > 0).sum()))
     assert counts[2] > 0 or not COMPILED

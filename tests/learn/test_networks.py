@@ -406,7 +406,7 @@ def test_the_largest_and_the_smallest_nets():
 # training
 
 
-def one_step(net: learn.networks.Network, optimiser: torch.optim.Optimizer) -> None:
+def one_step(net: learn.networks.Network, optimizer: torch.optim.Optimizer) -> None:
     net.train()
     output = ask(net, random_planes(net, 4))
     moves = torch.arange(4) % net.config.moves
@@ -419,7 +419,7 @@ def one_step(net: learn.networks.Network, optimiser: torch.optim.Optimizer) -> N
         assert torch.isfinite(weight.grad).all(), name
     assert sum(bool((weight.grad != 0).any()) for weight in net.parameters()) > 0.7 * len(list(net.parameters()))
     before = [weight.clone() for weight in net.parameters()]
-    optimiser.step()
+    optimizer.step()
     assert all(torch.isfinite(weight).all() for weight in net.parameters())
     assert not all(torch.equal(a, b) for a, b in zip(before, net.parameters(), strict=True))
 

@@ -300,7 +300,7 @@ def test_paths_are_relative_to_the_recipe_file(games: Path, tmp_path: Path, monk
     a_net(tmp_path / "b.safetensors")
     lines = [
         'kind = "training"', 'name = "my"', 'title = "my"', 'net = "b1c8"', 'planes = "own+opp+last3"', "steps = 1",
-        'init_from = "a.safetensors"', 'optimiser = { kind = "adamw" }',
+        'init_from = "a.safetensors"', 'optimizer = { kind = "adamw" }',
         'teacher = { nets = ["a.safetensors", "b.safetensors"] }',
     ]  # fmt: skip
     (tmp_path / "recipes" / "my.toml").write_text("\n".join(lines))

@@ -428,7 +428,7 @@ def tiny_recipe(folder: Path) -> Path:
     path = folder / "tiny.toml"
     path.write_text(
         'kind = "training"\nname = "x"\ntitle = "x"\nnet = "b1c8"\nplanes = "seven"\nboard = "9x9"\nbatch_size = 8\n'
-        'validation = 0.5\nsteps = 2\n[optimiser]\nkind = "adamw"\nlr = 0.01\n'
+        'validation = 0.5\nsteps = 2\n[optimizer]\nkind = "adamw"\nlr = 0.01\n'
     )
     return path
 

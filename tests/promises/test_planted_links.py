@@ -101,7 +101,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert run("fetch", "sample", "-o", folder / "sample").code == 0
     (folder / "mine.toml").write_text(EXAMPLES)
     lines = [f"{key} = {value!r}" for key, value in TINY.items() if not isinstance(value, dict)]
-    lines += ["[optimiser]", *(f"{key} = {value!r}" for key, value in TINY["optimiser"].items())]
+    lines += ["[optimizer]", *(f"{key} = {value!r}" for key, value in TINY["optimizer"].items())]
     (folder / "tiny.toml").write_text("\n".join(lines))
     return folder
 

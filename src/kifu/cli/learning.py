@@ -39,7 +39,7 @@ def train(  # noqa: PLR0913 - command-line options
     time: Annotated[
         float | None, opts.Duration(help="Time budget, such as 90s, 15m or 2h.", show_default="the recipe's")
     ] = None,
-    set_: Annotated[list[str] | None, opts.overrides("the recipe", "optimiser.lr=0.01")] = None,
+    set_: Annotated[list[str] | None, opts.overrides("the recipe", "optimizer.lr=0.01")] = None,
     devices: Annotated[int, opts.number("Number of GPUs, or of processes on the CPU.")] = 1,
     accelerator: Annotated[str, opts.option("auto|cpu|gpu", "Kind of the devices.")] = "auto",
     jobs: opts.Jobs = None,

@@ -86,7 +86,7 @@ class MuonConfig(StrictModel):
     """Applied to matrices and convolutions."""
 
 
-Optimiser: TypeAlias = Annotated[
+Optimizer: TypeAlias = Annotated[
     SgdConfig | AdagradConfig | AdadeltaConfig | AdamWConfig | MuonConfig, Field(discriminator="kind")
 ]
 
@@ -231,7 +231,7 @@ class TrainingRecipe(NamedConfig):
     """Size of the shuffle window, in positions."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
 
-    optimiser: Optimiser
+    optimizer: Optimizer
     schedule: Schedule = ConstantSchedule(kind="constant")
     steps: Count | None = None
     epochs: Annotated[int, Field(ge=1, le=10**6)] | None = None
@@ -321,8 +321,8 @@ class TrainingRecipe(NamedConfig):
 
     def learning_rate(self, done: float, step: int) -> float:
         """Return the learning rate after a share `done` of the run, 0 to 1, and after `step` steps."""
-        rate = self.optimiser.lr * self.schedule.scale(done, step)
-        return rate / (1 + self.optimiser.decay * step) if isinstance(self.optimiser, SgdConfig) else rate
+        rate = self.optimizer.lr * self.schedule.scale(done, step)
+        return rate / (1 + self.optimizer.decay * step) if isinstance(self.optimizer, SgdConfig) else rate
 
     def to_dict(self) -> dict[str, Any]:
         """Return the recipe as JSON values."""

@@ -15,7 +15,7 @@ from corpus import Corpus
 from figures import Figure, at_most
 from timing import Task, cores, in_turns
 
-KIFU = (sys.executable, "-m", "kifu.cli")
+KIFU = (sys.executable, "-m", "kifu")
 
 # Runs a command, and prints the peak of its memory in kB. A process inherits the peak of the one that starts it,
 # which therefore has to be small.

@@ -65,7 +65,7 @@ class Steps:
 
     def kifu(self, name: str, *words: object, limit: float = 600, each: Callable[[], object] = int) -> None:
         """Run a command of kifu."""
-        self.run(name, "-m", "kifu.cli", *words, limit=limit, each=each)
+        self.run(name, "-m", "kifu", *words, limit=limit, each=each)
 
 
 def main() -> None:

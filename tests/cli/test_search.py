@@ -14,12 +14,10 @@ from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
-import typer
 
 from catalogues import rows, write_catalogue
-from commands import KIFU, is_error, on_terminal, run
+from commands import COMMANDS, KIFU, is_error, on_terminal, run
 from kifu.assets import sample_path
-from kifu.cli import app
 from kifu.corpus.catalogue import open_catalogue
 from kifu.point import WHITE_BIT, parse_gtp
 from kifu.search.notation import parse_pattern
@@ -95,9 +93,9 @@ def test_json_is_the_result_of_the_searcher(catalogue: Path) -> None:
 
 
 OPTIONS = {
-    "--fixed-colours": {"both_colours": False},
+    "--fixed-colors": {"both_colours": False},
     "--next white": {"next_colour": 2},
-    "--next black --fixed-colours": {"next_colour": 1, "both_colours": False},
+    "--next black --fixed-colors": {"next_colour": 1, "both_colours": False},
     "--last-ply 2": {"last_ply": 2},
     "--consecutive": {"consecutive": True},
     "--anchor corner": {"anchor": "corner"},
@@ -128,7 +126,7 @@ def test_a_pattern_can_be_given_in_many_ways(catalogue: Path, tmp_path: Path, mo
 def test_moves_are_a_sequence(catalogue: Path, tmp_path: Path) -> None:
     (tmp_path / "moves.txt").write_text("C17 C16\nD16 pass C15\n")
     for given in ("C17 C16 D16 pass C15", tmp_path / "moves.txt"):
-        values = found("search", given, catalogue, "--fixed-colours")
+        values = found("search", given, catalogue, "--fixed-colors")
         assert (values["hits"], values["games"]) == (1, 1)
     pattern = parse_pattern(values["pattern"])
     assert pattern.moves[:2] == (PatternMove(2, 2, 1), PatternMove(2, 3, 2))
@@ -174,7 +172,7 @@ def test_chart_of_years(catalogue: Path, tmp_path: Path) -> None:
 def test_only_chosen_games(catalogue: Path) -> None:
     done = run("search", "X", catalogue, "--where", "year >= 2016", "-q")
     assert done.out.splitlines()[0] == "8 hits in 2 of 2 games chosen of 5"
-    assert found("search", "X", catalogue, "--player", "ann", "--colour", "white")["games"] == 1
+    assert found("search", "X", catalogue, "--player", "ann", "--color", "white")["games"] == 1
     assert found("search", "X", catalogue, "--player", "Ann")["games"] == 3
     assert found("search", "X", catalogue, "--player", "Ann", "--where", "year = 1999")["games"] == 0
 
@@ -193,7 +191,7 @@ def test_only_chosen_games(catalogue: Path) -> None:
         (["+-/|X", "--anchor", "side"], ["--anchor side: the edges drawn mean 'corner'"]),
         (["X", "--anchor", "sied"], ["unknown anchor 'sied'; did you mean 'side'?"]),
         (["X", "--next", "red"], ["unknown colour 'red'"]),
-        (["X", "--colour", "black"], ["colour", "requires a player"]),
+        (["X", "--color", "black"], ["colour", "requires a player"]),
         (["X", "--player", "Anne"], ["no games of player 'Anne'; did you mean 'Ann'"]),
         (["X", "--where", "yaer > 1"], ["yaer"]),
         (["X", "--years", "R16"], ["no continuation 'R16'"]),
@@ -358,8 +356,7 @@ def commands() -> list[list[str]]:
 
 
 def test_commands_parse() -> None:
-    known = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-    parsed = [known[name].make_context(name, arguments) for name, *arguments in commands()]
+    parsed = [COMMANDS[name].make_context(name, arguments) for name, *arguments in commands()]
     assert len(parsed) >= 11
     assert {context.info_name for context in parsed} >= {"index", "search", "explore"}
     assert FILES.keys() == {"china.txt", "ladder.txt"}

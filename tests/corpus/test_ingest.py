@@ -286,7 +286,7 @@ GAME = b"(;KM[7]RE[B+R];B[pd];W[dp])     "
 
 
 def peak(*arguments: str | Path) -> int:
-    process = subprocess.Popen([sys.executable, "-m", "kifu.cli", *map(str, arguments)], stderr=subprocess.DEVNULL)
+    process = subprocess.Popen([sys.executable, "-m", "kifu", *map(str, arguments)], stderr=subprocess.DEVNULL)
     _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     assert process.returncode == 0

@@ -98,7 +98,7 @@ def test_commands_take_a_path_with_a_class(folder: Path) -> None:
     assert run("export", named, "-o", "net.onnx", "--dry-run").code == 0
     forget()
     assert run("evaluate", "--net", named, game, "--overlap", "keep").code == 0
-    assert parse_command(named)[1:] == ["-P", "-m", "kifu.cli", "gtp", "--net", named, "--rules", "chinese"]
+    assert parse_command(named)[1:] == ["-P", "-m", "kifu", "gtp", "--net", named, "--rules", "chinese"]
     done = run("predict", "--net", "net.safetensors@my_module:Other", game)
     assert done.err == ["kifu: net 'my_module:Other': module my_module has no class 'Other'"]
 

@@ -13,11 +13,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-import typer
 
-from commands import Done, limited, run, tree
+from commands import COMMANDS, Done, limited, run, tree
 from kgs_archives import archive, records
-from kifu.cli import app
 from marks import slow
 
 
@@ -84,8 +82,7 @@ NAMES = [*(name for name in ROWS if name not in SLOW), *slow(*SLOW)]
 
 
 def test_every_command_that_writes_has_a_row() -> None:
-    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-    writers = {name for name, command in commands.items() if any(each.name == "output" for each in command.params)}
+    writers = {name for name, command in COMMANDS.items() if any(each.name == "output" for each in command.params)}
     assert writers <= {name.split()[0] for name in ROWS} | ELSEWHERE.keys()
 
 

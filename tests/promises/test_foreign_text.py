@@ -19,11 +19,10 @@ from unittest import mock
 
 import pyarrow.parquet as pq
 import pytest
-import typer
 
 import kifu
-from commands import run
-from kifu.cli import app, main
+from commands import COMMANDS, run
+from kifu.cli import main
 from kifu.errors import printable
 from kifu.io import read_small
 from kifu.learn import SUFFIX
@@ -34,7 +33,6 @@ from nets import tiny_net
 safetensors = lazy_import("safetensors.torch")
 safe_open = lazy_import("safetensors")
 
-COMMANDS = sorted(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
 LONG = ("benchmark", "build", "evaluate", "explore", "inspect", "match", "nets", "query", "search", "train")
 LIE = "kifu: all is well"
 EVIL = f"\x1b]0;owned\x07\x1b[5m\x08\t\x9b5m\u202e\u2028[link=x]:bomb:\r\n{LIE}"
@@ -437,7 +435,7 @@ def tiny_recipe(folder: Path) -> Path:
 def publish(world: Path, out: Path) -> Iterator[Arguments]:
     yield [world / f"{PATH}.parquet", "-o", f"{{out}}/{EVIL}"]
     yield [world / "a.parquet", "-o", f"{{out}}/{PATH}", "--title", EVIL]
-    yield [world / "a.parquet", "-o", "{out}/a", "--licence", EVIL]
+    yield [world / "a.parquet", "-o", "{out}/a", "--license", EVIL]
     yield [world / "a.parquet", "-o", "{out}/a", "--version", EVIL]
     yield [world / "a.parquet", "-o", "{out}/a", "--previous", world / EVIL]
     yield [world / f"{PATH}.zip", "-o", "{out}/a"]

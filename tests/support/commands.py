@@ -19,10 +19,13 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from kifu.cli import main
+from kifu.cli import app, main
+from kifu.cli.app import Command
 
 KIFU = Path(sys.executable).with_name("kifu")
 """The installed command."""
+
+COMMANDS: dict[str, Command] = {name: app.get_command(None, name) for name in app.list_commands(None)}
 
 _LOG = logging.getLogger("kifu")
 

@@ -8,10 +8,10 @@ from contextlib import redirect_stdout
 from html import escape
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
-from kifu.cli.app import app, command, echo
-from kifu.cli.options import Duration, Jobs, Output
+from kifu.cli import options as opts
+from kifu.cli.app import INTERRUPTED, app, command, echo
 from kifu.errors import OutputError, printable
 
 # The sample is younger and smaller than what the recipe is made for.
@@ -94,12 +94,11 @@ _SHOWN = 20
 _NEEDING_TORCH = ("train", "evaluate")
 
 
-@command("Reference", "kifu demo", "kifu demo -o demo --time 20s", kernels=True)
-def demo(
-    output: Annotated[Path, Output(help="Folder for the results.")] = Path("kifu-demo"),
-    time: Annotated[float, Duration(help="Training time.", show_default="30s")] = 30.0,
-    jobs: Jobs = None,
-) -> None:
+@command("Reference", "kifu demo", "kifu demo -o demo --time 20s", kernels=True, has_result=False)
+@opts.output("Folder for the results.", default=Path("kifu-demo"))
+@opts.option("--time", "DURATION", "Training time.", default=30.0, shown="30s", type=opts.DURATION)
+@opts.jobs
+def demo(output: Path, time: float, jobs: int | None) -> None:
     """Run the whole pipeline on the bundled sample.
 
     It runs other commands one after another, and puts their output and pictures on a page. A second run keeps data
@@ -128,7 +127,8 @@ def demo(
             text = "(there already)\n"
         else:
             with redirect_stdout(io.StringIO()) as printed:
-                app([name, *words], prog_name="kifu", standalone_mode=False)
+                if app([name, *words], prog_name="kifu", standalone_mode=False) == INTERRUPTED:
+                    raise KeyboardInterrupt
             text = printed.getvalue()
         first, rest = text.splitlines()[:_SHOWN], text.splitlines()[_SHOWN:]
         echo("\n".join([*first, "... (all of it is on the page)\n" if rest else ""]))

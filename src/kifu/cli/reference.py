@@ -7,21 +7,21 @@ import sys
 import textwrap
 import tomllib
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import Annotated
 
 from kifu.assets import OTHER_FORMATS, asset, config_names, read_card, read_titles
+from kifu.cli import options as opts
 from kifu.cli.app import Outcome, command, echo
-from kifu.cli.options import Board, argument, complete, option
 from kifu.errors import printable
 
 _PANEL, _BOARD = "Reference", "19x19"
+_argument = partial(opts.argument, "name", required=False)
 
 
 @command(_PANEL, "kifu recipes", "kifu recipes kgsgo-v2")
-def recipes(
-    name: Annotated[str | None, argument("RECIPE", "Show this recipe.", autocompletion=complete("recipes"))] = None,
-) -> Outcome:
+@_argument("RECIPE", "Show this recipe.", type=opts.PLACE, names=opts.recipe_names)
+def recipes(name: str | None) -> Outcome:
     """List the recipes, or show one."""
     if name is not None:
         from kifu.recipes.schema import load_recipe, recipe_text
@@ -35,11 +35,8 @@ def recipes(
 
 
 @command(_PANEL, "kifu planes", "kifu planes seven")
-def planes(
-    name: Annotated[
-        str | None, argument("PLANES", "Show the card of this plane set.", autocompletion=complete("planes"))
-    ] = None,
-) -> Outcome:
+@_argument("PLANES", "Show the card of this plane set.", names=opts.plane_names)
+def planes(name: str | None) -> Outcome:
     """List the plane sets, or show the card of one."""
     if name is None:
         return _listed(read_titles("planes"))
@@ -53,11 +50,8 @@ def planes(
 
 
 @command(_PANEL, "kifu formats", "kifu formats dat2")
-def formats(
-    name: Annotated[
-        str | None, argument("FORMAT", "Show the card of this format.", autocompletion=complete("formats"))
-    ] = None,
-) -> Outcome:
+@_argument("FORMAT", "Show the card of this format.", names=opts.format_names)
+def formats(name: str | None) -> Outcome:
     """List the file formats, or show the card of one."""
     from kifu.datasets.formats import FORMATS
     from kifu.registry import find_name
@@ -71,14 +65,10 @@ def formats(
 
 
 @command(_PANEL, "kifu nets", "kifu nets b10c128 --planes alphago48")
-def nets(
-    name: Annotated[
-        str | None,
-        argument("NETWORK", "Show the layers of this network; any bNcM, such as b10c128; or a network file of KataGo."),
-    ] = None,
-    planes: Annotated[str | None, option("PLANES", "Plane set.", "the network's own")] = None,
-    board: Annotated[str, Board()] = _BOARD,
-) -> Outcome:
+@_argument("NETWORK", "Show the layers of this network; any bNcM, such as b10c128; or a network file of KataGo.")
+@opts.option("--planes", "PLANES", "Plane set.", shown="the network's own", names=opts.plane_names)
+@opts.board(_BOARD)
+def nets(name: str | None, planes: str | None, board: str) -> Outcome:
     """List the networks with their sizes, or show the layers of one."""
     if (name, planes, board) == (None, None, _BOARD):
         return _listed(read_titles("nets"))

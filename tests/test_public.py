@@ -97,12 +97,13 @@ dir(kifu), kifu.__version__
 loaded("import")
 from kifu.cli import app, main
 
-for arguments in [["--help"], ["--version"], *([name] for name in ("planes", "formats", "nets", "recipes", "fetch"))]:
-    sys.argv = ["kifu", *arguments]
+kinds = "list planes", "list formats", "list nets", "list recipes", "list rules"
+for line in ["--help", "--version", "list", "fetch", *kinds]:
+    sys.argv = ["kifu", *line.split()]
     try:
         main()
     except SystemExit as leaving:
-        assert not leaving.code, arguments
+        assert not leaving.code, line
 loaded("lists")
 for arguments in [[], ["--version"], *([name] for name in app.list_commands(None))]:
     sys.argv = ["kifu", *arguments, *([] if "--version" in arguments else ["--help"])]

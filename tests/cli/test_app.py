@@ -129,7 +129,7 @@ def test_help_fits_a_narrow_terminal() -> None:
 
 @pytest.mark.subprocess
 def test_a_missing_package_is_reported_with_its_extra() -> None:
-    program = "import sys\nsys.modules['torch'] = None\nsys.argv = ['kifu', 'nets', 'blog']\n"
+    program = "import sys\nsys.modules['torch'] = None\nsys.argv = ['kifu', 'list', 'nets', 'blog']\n"
     program += "from kifu.cli import main\nmain()"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout) == (2, "")
@@ -144,22 +144,33 @@ def test_help_shows_defaults(command: str, default: str) -> None:
     assert default in run(command, "--help").out
 
 
-def test_version() -> None:
-    assert run("--version") == Done(0, f"kifu {kifu.__version__}\n", [])
+def test_help_and_version_are_also_commands() -> None:
+    assert run("help", "ingest") == run("ingest", "--help")
+    assert run("help") == run("--help")
+    assert run("version") == run("--version") == Done(0, f"kifu {kifu.__version__}\n", [])
 
 
 @pytest.mark.parametrize(
-    ("command", "names"),
+    ("kind", "names"),
     [
         ("recipes", config_names("recipes")),
+        ("rules", config_names("cleaning")),
         ("planes", list(PLANE_SETS)),
         ("formats", [*FORMATS, *OTHER_FORMATS]),
     ],
 )
-def test_lists_are_complete(command: str, names: list[str]) -> None:
-    done = run(command)
+def test_lists_are_complete(kind: str, names: list[str]) -> None:
+    done = run("list", kind)
     assert (done.code, done.err) == (0, [])
     assert [line.split()[0] for line in done.out.splitlines()] == names
+
+
+def test_kinds_are_listed() -> None:
+    lines = run("list").out.splitlines()
+    assert [line.split()[0] for line in lines] == ["recipes", "planes", "formats", "nets", "rules", "ranks"]
+    is_error(run("list", "nest"), "unknown kind 'nest'; did you mean 'nets'?")
+    is_error(run("list", "planes", "--planes", "seven"), "options of kifu list nets, got kifu list planes")
+    is_error(run("list", "ranks", "3d"), "one table, got '3d'")
 
 
 def test_listed_titles_are_those_of_the_registries() -> None:
@@ -176,18 +187,19 @@ FORMAT_CARDS = (*FORMATS, *OTHER_FORMATS, "dat1", "dat2", "olf", "npy")
 
 
 @pytest.mark.parametrize(
-    ("command", "name", "path"),
+    ("kind", "name", "path"),
     [("recipes", name, f"src/kifu/assets/recipes/{name}.toml") for name in RECIPES]
+    + [("rules", name, f"src/kifu/assets/cleaning/{name}.toml") for name in config_names("cleaning")]
     + [("planes", name, f"docs/planes/{name.partition('@')[0]}.md") for name in PLANE_CARDS]
     + [("formats", name, f"docs/formats/{name.partition('@')[0]}.md") for name in FORMAT_CARDS],
 )
-def test_a_recipe_or_card_is_shown(command: str, name: str, path: str) -> None:
+def test_a_recipe_or_card_is_shown(kind: str, name: str, path: str) -> None:
     text = (REPOSITORY / path).read_text("utf-8")
-    assert run(command, name) == Done(0, text, [])
+    assert run("list", kind, name) == Done(0, text, [])
 
 
 def test_planes_of_a_composition_are_listed() -> None:
-    done = run("planes", "own+liberties2+last1")
+    done = run("list", "planes", "own+liberties2+last1")
     assert (done.code, done.err) == (0, [])
     assert done.out.splitlines() == [
         "0 own stones", "1 stones, 1 liberty", "2 stones, 2+ liberties", "3 the last move"
@@ -196,16 +208,16 @@ def test_planes_of_a_composition_are_listed() -> None:
 
 @pytest.mark.subprocess
 @pytest.mark.parametrize("columns", [80, *slow(50, 120)])
-@pytest.mark.parametrize("command", ["planes", *slow("recipes", "formats")])
-def test_lists_fit_the_terminal(command: str, columns: int) -> None:
-    lines = on_terminal(columns, command)
+@pytest.mark.parametrize("kind", ["planes", *slow("recipes", "formats")])
+def test_lists_fit_the_terminal(kind: str, columns: int) -> None:
+    lines = on_terminal(columns, "list", kind)
     assert max(map(len, lines)) <= columns
-    assert " ".join(" ".join(lines).split()) == " ".join(run(command).out.split())
+    assert " ".join(" ".join(lines).split()) == " ".join(run("list", kind).out.split())
 
 
 @pytest.mark.subprocess
 def test_a_card_fits_the_terminal() -> None:
-    lines = on_terminal(80, "formats", "dat1")
+    lines = on_terminal(80, "list", "formats", "dat1")
     assert max(map(len, lines)) <= 80
     assert not any("|---" in line for line in lines)
     assert any("365 bytes" in line for line in lines)
@@ -282,9 +294,9 @@ def test_build_with_a_custom_recipe(kgs: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ("recipes nix", ["'nix'", "kgsgo-v1, kgsgo-v2"]),
+        ("list recipes nix", ["'nix'", "kgsgo-v1, kgsgo-v2"]),
         ("train nosuch KGS -o OUT", ["unknown training recipe 'nosuch'; available: blog,"]),
-        ("recipes kgsgo-v3", ["unknown recipe 'kgsgo-v3'; did you mean 'kgsgo-v2'? available: agz17,"]),
+        ("list recipes kgsgo-v3", ["unknown recipe 'kgsgo-v3'; did you mean 'kgsgo-v2'? available: agz17,"]),
         ("show KGS -q -v", ["--quiet and --verbose exclude each other"]),
         (
             "train quick-cpu KGS -o OUT --time 15",
@@ -292,16 +304,16 @@ def test_build_with_a_custom_recipe(kgs: Path, tmp_path: Path) -> None:
         ),
         ("train quick-cpu KGS -o OUT --time 0s", ["--time", "got '0s'"]),
         ("match a b -o OUT --board 9x13", ["boards are square, got 9x13"]),
-        ("recipes nix.toml", ["nix.toml", "No such file"]),
-        ("planes sevn", ["unknown plane set or feature 'sevn'; did you mean 'seven'?"]),
-        ("nets b6x64", ["unknown net 'b6x64'; did you mean 'b6c64'?"]),
+        ("list recipes nix.toml", ["nix.toml", "No such file"]),
+        ("list planes sevn", ["unknown plane set or feature 'sevn'; did you mean 'seven'?"]),
+        ("list nets b6x64", ["unknown net 'b6x64'; did you mean 'b6c64'?"]),
         ("ingest KGS -o OUT --clean trainig", ["unknown set of cleaning rules 'trainig'; did you mean 'training'?"]),
         ("split KGS -o OUT --by hsh", ["unknown split 'hsh'; did you mean 'hash'?"]),
         ("build kgsgo-v2 KGS -o OUT --sets tst --dry-run", ["unknown set 'tst'; did you mean 'test'?"]),
         ("convert KGS -o OUT/x.doc --dry-run", ["x.doc"]),
         ("convert KGS -o GARBAGE/x.sgf --dry-run", ["cannot write", "Not a directory"]),
-        ("planes ../planes/seven", ["'../planes/seven'"]),
-        ("formats dat3", ["'dat3'", "dat1@1, dat2@1"]),
+        ("list planes ../planes/seven", ["'../planes/seven'"]),
+        ("list formats dat3", ["'dat3'", "dat1@1, dat2@1"]),
         ("fetch foxes", ["unknown collection 'foxes'; did you mean 'fox'? available: sample, kgs, kgs-4d, ogs,"]),
         ("fetch ogs", ["no files of ogs are chosen; give names, --dates or --all, see kifu fetch ogs --list"]),
         ("fetch kgs --dates 20-x", ["'20-x'", "2001-2014"]),
@@ -348,6 +360,7 @@ def test_errors_are_one_line(kgs: Path, tmp_path: Path, arguments: str, words: l
     ("arguments", "reported"),
     [
         ("xyz", "kifu: unknown command 'xyz'; see kifu --help"),
+        ("planes seven", "kifu: the command planes is now kifu list planes"),
         ("ingets", "kifu: unknown command 'ingets'; did you mean 'ingest'? see kifu --help"),
         ("build --ouput x", "kifu: unknown option --ouput; did you mean --output? see kifu build --help"),
         ("build", "kifu: missing argument 'RECIPE'; see kifu build --help"),
@@ -380,7 +393,7 @@ def test_permission_errors_are_one_line(kgs: Path, tmp_path: Path) -> None:
 def test_a_closed_pipe_is_not_an_error() -> None:
     ours, theirs = os.pipe()
     os.close(ours)
-    process = start("planes", "seven", stdout=theirs)
+    process = start("list", "planes", "seven", stdout=theirs)
     os.close(theirs)
     assert finish(process) == Done(0, "", [])
 
@@ -435,12 +448,12 @@ def test_results_as_json(kgs: Path, tmp_path: Path) -> None:
     assert run(*built, tmp_path / "report.json").out.startswith(str(tmp_path))
     (data_set,) = json.loads((tmp_path / "report.json").read_text())
     assert (data_set["read"], data_set["kept"], data_set["fresh"]) == (23, 23, True)
-    for command, names in (
+    for kind, names in (
         ("recipes", config_names("recipes")),
         ("planes", PLANE_SETS),
         ("formats", [*FORMATS, *OTHER_FORMATS]),
     ):
-        assert [each["name"] for each in json.loads(run(command, "--json", "-").out)] == list(names)
+        assert [each["name"] for each in json.loads(run("list", kind, "--json", "-").out)] == list(names)
 
 
 def test_quiet_prints_requested_results_only(kgs: Path, tmp_path: Path) -> None:
@@ -469,7 +482,7 @@ def test_verbose_prints_resources_and_tracebacks(kgs: Path, tmp_path: Path) -> N
 
 def test_an_unexpected_error_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kifu.cli.reference.config_names", lambda folder: 1 / 0)
-    done = run("recipes")
+    done = run("list", "recipes")
     assert (done.code, done.out) == (2, "")
     assert done.err == ["kifu: unexpected ZeroDivisionError: division by zero; --verbose shows the traceback"]
 
@@ -542,7 +555,7 @@ def test_quick_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.chdir(tmp_path)
     quick = {
         "fetch", "show", "convert", "ingest", "query", "split", "audit", "compact", "index", "search", "explore",
-        "build", "publish", "inspect", "recipes",
+        "build", "publish", "inspect", "list",
     }  # fmt: skip
     for line in EXAMPLES:
         _, name, *arguments = shlex.split(line)

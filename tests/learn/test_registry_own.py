@@ -122,7 +122,7 @@ def test_an_existing_path_may_contain_a_class_name(folder: Path) -> None:
 
 
 def test_the_layers_of_a_class_are_listed(folder: Path) -> None:
-    done = run("nets", NAME, "--planes", "clark8", "--board", "9x9")
+    done = run("list", "nets", NAME, "--planes", "clark8", "--board", "9x9")
     assert done.code == 0
     assert "| stem | Conv2d | 32 x 9 x 9 | 2,336 | 373,248 |" in done.out
     write(
@@ -256,7 +256,7 @@ def test_errors_name_the_class_and_the_line(message: str, folder: Path) -> None:
 
 @pytest.mark.parametrize("name", ["my_module:", ":MyNet", "my-module:MyNet", "my_module:MyNet()", "../my_module:MyNet"])
 def test_malformed_names_are_rejected(name: str, folder: Path) -> None:
-    done = run("nets", name)
+    done = run("list", "nets", name)
     assert done.code == 2
     assert done.err == [f"kifu: net {name!r} must be a module and a class, such as my_module:MyNet"]
     assert "my_module" not in sys.modules

@@ -730,9 +730,9 @@ def test_commands_refuse_recipes_of_other_kinds(tmp_path: Path) -> None:
 
 
 def test_recipes_are_listed() -> None:
-    lines = run("recipes").out.splitlines()
+    lines = run("list", "recipes").out.splitlines()
     assert {line.split()[0] for line in lines} >= set(OURS)
-    assert run("recipes", "quick-cpu").out == recipe_text("quick-cpu")
+    assert run("list", "recipes", "quick-cpu").out == recipe_text("quick-cpu")
 
 
 def test_a_recipe_as_a_dictionary() -> None:

@@ -44,7 +44,9 @@ def test_a_removed_working_directory(name: str, games: Path, tmp_path: Path, mon
 
 
 @pytest.mark.subprocess
-@pytest.mark.parametrize("line", ["recipes", "nets", "show a.sgf", "ingest a.sgf -o games.parquet", "--version"])
+@pytest.mark.parametrize(
+    "line", ["list recipes", "list nets", "show a.sgf", "ingest a.sgf -o games.parquet", "--version"]
+)
 def test_a_removed_working_directory_of_a_process(line: str, tmp_path: Path) -> None:
     """Some libraries cannot be imported there, and torch ends the process."""
     script = f'cd "{tmp_path}" && mkdir d && cd d && rmdir ../d && exec "{KIFU}" {line}'
@@ -58,8 +60,8 @@ def test_a_removed_working_directory_of_a_process(line: str, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("line", "code"),
     [
-        ("recipes", 0),
-        ("formats", 0),
+        ("list recipes", 0),
+        ("list formats", 0),
         ("show GAMES", 0),
         ("stats GAMES", 0),
         ("ingest GAMES -o new.parquet", 0),
@@ -233,7 +235,7 @@ def test_nothing_is_sent_or_written_elsewhere(lines: list[str], tmp_path: Path) 
     ],
 )
 def test_streams_that_are_closed_or_full(redirection: str, code: int, lines: int, games: Path) -> None:
-    for arguments in (["recipes"], ["query", "select * from kept", games], ["--help"]):
+    for arguments in (["list", "recipes"], ["query", "select * from kept", games], ["--help"]):
         line = f"set -o pipefail; {shlex.join(map(str, [KIFU, *arguments]))} {redirection}"
         done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False, timeout=120)
         assert done.returncode == code, done.stderr
@@ -242,7 +244,7 @@ def test_streams_that_are_closed_or_full(redirection: str, code: int, lines: int
 
 
 @pytest.mark.parametrize(
-    "line", ["query '\udcff' G", "search XO G --player '\udcff'", "show G --move '\udcff'", "nets '\udcff'"]
+    "line", ["query '\udcff' G", "search XO G --player '\udcff'", "show G --move '\udcff'", "list nets '\udcff'"]
 )
 def test_arguments_that_are_no_text(line: str, games: Path) -> None:
     is_error(run(*(str(games) if word == "G" else word for word in shlex.split(line))), "'\\udcff'")
@@ -258,6 +260,8 @@ def test_arguments_that_are_no_text(line: str, games: Path) -> None:
         ("kifu stats --js", "--json"),
         ("kifu ingest --clean sch", "schraudolph"),
         ("kifu fetch sam", "sample"),
+        ("kifu list rules sch", "schraudolph"),
+        ("kifu list ran", "ranks"),
     ],
 )
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

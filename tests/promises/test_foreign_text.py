@@ -33,7 +33,7 @@ from nets import tiny_net
 safetensors = lazy_import("safetensors.torch")
 safe_open = lazy_import("safetensors")
 
-LONG = ("benchmark", "build", "evaluate", "explore", "inspect", "match", "nets", "query", "search", "train")
+LONG = ("benchmark", "build", "evaluate", "explore", "inspect", "list", "match", "query", "search", "train")
 LIE = "kifu: all is well"
 EVIL = f"\x1b]0;owned\x07\x1b[5m\x08\t\x9b5m\u202e\u2028[link=x]:bomb:\r\n{LIE}"
 """A title, blinking text in both spellings, an erased character, reversed and marked-up text, and a forged line."""
@@ -237,7 +237,7 @@ def test_texts_of_other_libraries_are_printable(world: Path) -> None:
 
 
 def test_a_recipe_is_shown_as_toml(tmp_path: Path) -> None:
-    text = run("recipes", recipe(tmp_path / "x.toml")).out
+    text = run("list", "recipes", recipe(tmp_path / "x.toml")).out
     assert text.startswith("# \\x9b5m\\u202e\n        kind = ")
     assert tomllib.loads(text)["format"] == "parquet"
 
@@ -395,12 +395,6 @@ def build(world: Path, out: Path) -> Iterator[Arguments]:
     yield ["olf-archive", world / "a.parquet", "-o", f"{{out}}/{PATH}"]
     for name in ("key", "name", "junk", "latin"):
         yield [world / f"{name}{PATH}.toml", world / f"{PATH}.parquet", "-o", "{out}"]
-
-
-@case
-def ranks(world: Path, out: Path) -> Iterator[Arguments]:
-    yield [EVIL]
-    yield ["3d", "--from", EVIL]
 
 
 @case
@@ -604,12 +598,11 @@ def demo(world: Path, out: Path) -> Iterator[Arguments]:
     yield ["-o", out, "--time", EVIL]
 
 
-def _named(world: Path, out: Path) -> Iterator[Arguments]:
-    yield from ([name] for name in (EVIL, f"own+{EVIL}", f"own+opp+{EVIL}", f"b1c{EVIL}"))
-
-
-for reference in ("recipes", "planes", "formats", "nets"):
-    CASES[reference] = _named
-CASES["recipes"] = lambda world, out: (
-    [path] for path in [recipe(out / f"{EVIL}.toml"), *(world / f"{name}{PATH}.toml" for name in ("key", "latin"))]
-)
+@case
+def list_(world: Path, out: Path) -> Iterator[Arguments]:
+    yield [EVIL]
+    for kind in ("recipes", "rules", "planes", "formats", "nets", "ranks"):
+        yield from ([kind, name] for name in (EVIL, f"own+{EVIL}", f"own+opp+{EVIL}", f"b1c{EVIL}"))
+    for path in (recipe(out / f"{EVIL}.toml"), *(world / f"{name}{PATH}.toml" for name in ("key", "latin"))):
+        yield ["recipes", path]
+        yield ["rules", path]

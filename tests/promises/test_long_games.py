@@ -52,7 +52,7 @@ def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-NO_GAMES = {"benchmark", "demo", "fetch", "formats", "nets", "planes", "ranks", "recipes", "serve"}
+NO_GAMES = {"benchmark", "demo", "fetch", "list", "serve"}
 """Commands that take no games of a user, or are tested below."""
 
 LINES = """

@@ -50,7 +50,7 @@ class _Context(click.Context):
 
 
 _MODULES = {
-    "records": ("fetch", "show", "ranks", "convert"),
+    "records": ("fetch", "show", "convert"),
     "corpus": ("ingest", "stats", "query", "split", "audit", "compact"),
     "search": ("index", "search", "explore"),
     "datasets": ("build", "inspect", "publish"),
@@ -58,15 +58,24 @@ _MODULES = {
     "play": ("gtp", "match"),
     "serve": ("serve",),
     "demo": ("demo",),
-    "reference": ("recipes", "planes", "formats", "nets"),
+    "reference": ("list",),
 }
 """The commands of each module, in the order of the help. A module registers them when it is imported."""
+
+_RENAMED = {each: f"list {each}" for each in ("recipes", "planes", "formats", "nets", "ranks")}
+"""Commands of version 0.17.0, and those that replace them."""
 
 
 class Group(click.Group):
     """The root: imports the modules of the commands that are asked for."""
 
     context_class = _Context
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments; `kifu help COMMAND` and `kifu version` are other spellings of options."""
+        if args[:1] == ["help"]:
+            args = [*args[1:], "--help"]
+        return super().parse_args(ctx, ["--version"] if args == ["version"] else args)
 
     def list_commands(self, ctx: click.Context | None) -> list[str]:
         """Return the names of the commands."""
@@ -533,6 +542,8 @@ def _usage_error(error: click.UsageError) -> str:
         case click.NoSuchOption():
             near = [f"; did you mean {name}?" for name in error.possibilities or ()][:1]
             line = "".join([f"unknown option {error.option_name}", *near])
+        case click.NoSuchCommand() if error.command_name in _RENAMED:
+            return f"the command {error.command_name} is now kifu {_RENAMED[error.command_name]}"
         case click.NoSuchCommand():
             from kifu.registry import suggestion
 

@@ -22,7 +22,7 @@ _PANEL = "Data sets"
 @opts.recipe
 @opts.sources
 @opts.output("Folder for the data sets.")
-@opts.option("--format", "FORMAT", "Format (see `kifu formats`).", shown="the recipe's", names=opts.format_names)
+@opts.option("--format", "FORMAT", "Format (see `kifu list formats`).", shown="the recipe's", names=opts.format_names)
 @opts.option("--sets", "SETS", "Sets to build, such as test,train10k.", shown="the recipe's")
 @opts.option("--index", "FILE", "Index page of the archives to sample from.", type=opts.PATH)
 @opts.overrides("the recipe", "seed=1")

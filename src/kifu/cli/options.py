@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 Decorator = Callable[[F], F]
-Names = Iterable[str] | Callable[[], Iterable[str]]
+Names = Iterable[str] | Callable[[click.Context], Iterable[str]]
+"""Names that the shell completes, or a function that returns them."""
+
 Strings = tuple[str, ...]
 
 _UNITS = {"s": 1, "m": 60, "h": 3600}
@@ -63,7 +65,7 @@ def complete(names: Names, *, is_path: bool) -> Callable[[click.Context, click.P
     def items(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         from click.shell_completion import CompletionItem
 
-        known = dict.fromkeys(name.partition("@")[0] for name in (names() if callable(names) else names))
+        known = dict.fromkeys(name.partition("@")[0] for name in (names(ctx) if callable(names) else names))
         found = [CompletionItem(name) for name in known if name.startswith(incomplete)]
         return [CompletionItem(incomplete, type="file"), *found] if is_path else found
 
@@ -189,15 +191,27 @@ def board(default: str | None = None, shown: str = "") -> Decorator[F]:
     return option("--board", "WIDTHxHEIGHT", "Size of the board.", default=default, shown=shown)
 
 
-def format_names() -> Iterable[str]:
+def recipe_names(ctx: click.Context) -> Iterable[str]:
+    """Return the names of the recipes."""
+    return config_names("recipes")
+
+
+def rule_names(ctx: click.Context) -> Iterable[str]:
+    """Return the names of the sets of cleaning rules."""
+    return config_names("cleaning")
+
+
+def plane_names(ctx: click.Context) -> Iterable[str]:
+    """Return the names of the plane sets."""
+    return read_titles("planes")
+
+
+def format_names(ctx: click.Context) -> Iterable[str]:
     """Return the names of the formats of data sets."""
     from kifu.datasets.formats import FORMATS
 
     return FORMATS
 
-
-recipe_names = partial(config_names, "recipes")
-plane_names = partial(read_titles, "planes")
 
 _NET = "A net: human, small, a run directory, a file (.safetensors, .onnx, .bin.gz, .mix), or several joined by +."
 _CATALOGUE = "made by `kifu ingest`."
@@ -209,11 +223,11 @@ sources = argument(
 catalogues = argument("catalogues", "CATALOGUE", f"Catalogues {_CATALOGUE}", type=PLACE, nargs=-1)
 catalogue = argument("catalogue", "CATALOGUE", f"A catalogue {_CATALOGUE}", type=PATH)
 recipe = argument(
-    "recipe", "RECIPE", "A recipe: a name (see `kifu recipes`), or a .toml file.", type=PLACE, names=recipe_names
+    "recipe", "RECIPE", "A recipe: a name (see `kifu list recipes`), or a .toml file.", type=PLACE, names=recipe_names
 )
 clean = option(
-    "--clean", "RULES", "Cleaning rules: legal, schraudolph, training, or a .toml file.", default="legal", type=PLACE,
-    names=partial(config_names, "cleaning"),
+    "--clean", "RULES", "Cleaning rules: a name (see `kifu list rules`), or a .toml file.", default="legal", type=PLACE,
+    names=rule_names,
 )  # fmt: skip
 game = argument("game", "GAME", "A record, an archive or folder of records, or a catalogue.", type=PLACE)
 game_number = number("--game number", "Number of the game in its container.", 1)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+import click
+
 from kifu.cli import options as opts
 from kifu.cli.app import Outcome, Plan, command, progress
 from kifu.cli.options import Strings
@@ -13,7 +15,7 @@ from kifu.errors import RecipeError, printable
 _PANEL = "Records"
 
 
-def _collection_names() -> Iterable[str]:
+def _collection_names(ctx: click.Context) -> Iterable[str]:
     from kifu.fetch.collections import COLLECTIONS
 
     return ("sample", *COLLECTIONS)
@@ -72,16 +74,6 @@ def show(game: str, number: int, move: int | None, output: Path | None) -> Outco
         return Outcome(describe_position(selected, move), data)
     draw_position(selected.game, selected.plies if move is None else move, output)
     return Outcome(f"drew {printable(output)}", data, summary=True)
-
-
-@command(_PANEL, "kifu ranks", "kifu ranks --json ranks.json")
-def ranks() -> Outcome:
-    """Show equally strong ranks of the 1990s in six places, see docs/ranks.md."""
-    from kifu.records.ranks import rank_table
-
-    rows = rank_table()
-    lines = [list(rows[0]), *(["-" if cell is None else str(cell) for cell in row.values()] for row in rows)]
-    return Outcome("\n".join("".join(f"{cell:10}" for cell in line).rstrip() for line in lines), rows)
 
 
 @command(_PANEL, "kifu convert sample -o games.olf.gz", "kifu convert sample -o games.zip --dry-run", kernels=True)

@@ -188,9 +188,9 @@ class TrainingRecipe(NamedConfig):
     title: Line
 
     net: Line
-    """An architecture (`kifu nets`)."""
+    """An architecture (`kifu list nets`)."""
     planes: Line
-    """A plane set (`kifu planes`), or features joined by +."""
+    """A plane set (`kifu list planes`), or features joined by +."""
     board: BoardSize = "19x19"
     """Board size; other games are ignored."""
     heads: dict[Literal["value", "ownership", "score", "next"], Positive] = Field(default={})

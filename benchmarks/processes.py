@@ -66,12 +66,12 @@ def memory(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
     return figures
 
 
-_LISTS = ("--help", "--version", "planes", "formats", "nets", "recipes", "fetch")
+_LISTS = ("--help", "--version", "list planes", "list formats", "list nets", "list recipes", "fetch")
 _GAMES = (
     "show sample --game 3 --move 57",
     "stats games.parquet",
     "query 'select count(*) from kept' games.parquet",
-    "inspect games.parquet",
+    "show games.parquet",
     "split games.parquet -o sets",
     "explore games.parquet",
     "search '.XO/XO.' games.parquet",

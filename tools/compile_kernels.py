@@ -48,7 +48,7 @@ WORK = (
         "encode own+opp+liberties4+ko+last5",
         "build agz17 sample -o agz --set clean=legal",
         "build kgsgo-v2 sample -o data --set until=2025 --set sets.test.games=20 --set sets.train10k.games=200",
-        "inspect data/kgsgo-test-v2.dat --row 7",
+        "show data/kgsgo-test-v2.dat --row 7",
         "build katago sample -o kata",
         "load own+opp+liberties4+ko",
         "predict sample --game 3 --move 57",

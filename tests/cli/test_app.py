@@ -44,7 +44,7 @@ def kgs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         ["ingest", "a.zip", "-o"], ["demo", "--output"], ["fetch", "kgs", "--output"],
         ["split", "a.parquet", "--output"],
-        ["convert", "a.zip", "-o"], ["build", "agz17", "a.zip", "--output"], ["inspect", "a.npz", "--row", "1", "-o"],
+        ["convert", "a.zip", "-o"], ["build", "agz17", "a.zip", "--output"], ["show", "a.npz", "--row", "1", "-o"],
         ["audit", "a.parquet", "b.parquet", "--json"], ["stats", "a.parquet", "-o"], ["stats", "a.parquet", "--json"],
         ["query", "select 1", "a.parquet", "-o"],
         ["search", "X", "a.parquet", "-o"], ["search", "X", "a.parquet", "--hits"], ["explore", "a.parquet", "-o"],
@@ -333,12 +333,10 @@ def test_build_with_a_custom_recipe(kgs: Path, tmp_path: Path) -> None:
         ("build kgsgo-v2 KGS --output OUT --index GARBAGE", ["index page", "KGS-2006-19-10388-.zip"]),
         ("build kgsgo-v2 KGS --output GARBAGE --sets archives", ["GARBAGE", "Not a directory"]),
         ("build kgsgo-v2 LIAR --output OUT --sets archives", ["KGS-2003-19-9-", "is not a game"]),
-        ("inspect missing", ["missing", "No such file"]),
-        ("inspect EMPTY", ["EMPTY", "no game records and no archives"]),
-        ("inspect GARBAGE", ["GARBAGE", "neither an archive nor a game record"]),
-        ("inspect /dev/null", ["/dev/null", "neither a file nor a directory"]),
-        ("inspect KGS --row 3", ["not a data set", "row 3"]),
-        ("inspect KGS -o board.svg", ["board.svg", "--row"]),
+        ("show EMPTY", ["EMPTY", "no game records and no archives"]),
+        ("show GARBAGE", ["GARBAGE", "neither an archive nor a game record"]),
+        ("show /dev/null", ["/dev/null", "neither a file nor a directory"]),
+        ("show KGS --row 3", ["not a data set", "row 3"]),
         ("show missing", ["missing", "No such file"]),
         ("show KGS --game 25", ["within 1 to 24", "25"]),
         ("show KGS --move 61", ["within 0 to 60", "61"]),
@@ -360,6 +358,7 @@ def test_errors_are_one_line(kgs: Path, tmp_path: Path, arguments: str, words: l
     ("arguments", "reported"),
     [
         ("xyz", "kifu: unknown command 'xyz'; see kifu --help"),
+        ("inspect x", "kifu: the command inspect is now kifu show"),
         ("planes seven", "kifu: the command planes is now kifu list planes"),
         ("ingets", "kifu: unknown command 'ingets'; did you mean 'ingest'? see kifu --help"),
         ("build --ouput x", "kifu: unknown option --ouput; did you mean --output? see kifu build --help"),
@@ -368,7 +367,7 @@ def test_errors_are_one_line(kgs: Path, tmp_path: Path, arguments: str, words: l
         ("build kgsgo-v2 x --output x --jobs 0", "--jobs must be a whole number >= 1, got '0'"),
         ("show x --game 0", "--game"),
         ("show x --move -1", "--move"),
-        ("inspect x --row one", "--row"),
+        ("show x --row one", "--row"),
         ("fetch kgs --jobs 2", "unknown option --jobs"),
     ],
 )
@@ -441,7 +440,7 @@ def test_results_as_json(kgs: Path, tmp_path: Path) -> None:
     assert (position["move"], len(position["black"]), position["white"]) == (1, 1, [])
     head = json.loads(run("query", "select count(*) n from games", games, "--json", "-").out)
     assert (head["columns"], head["rows"]) == (["n"], [["24"]])
-    assert "24 games = 24 kept" in json.loads(run("inspect", games, "--json", "-").out)["title"]
+    assert "24 games = 24 kept" in json.loads(run("show", games, "--json", "-").out)["title"]
     converted = json.loads(run("convert", kgs, "-o", tmp_path / "a.sgf", "--json", "-").out)
     assert (converted["read"], converted["written"]) == (24, 24)
     built = ["build", "kgsgo-v2", kgs, "-o", tmp_path, "--sets", "trainall", "--set", "sets.test.games=1", "--json"]
@@ -555,7 +554,7 @@ def test_quick_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.chdir(tmp_path)
     quick = {
         "fetch", "show", "convert", "ingest", "query", "split", "audit", "compact", "index", "search", "explore",
-        "build", "publish", "inspect", "list",
+        "build", "publish", "list",
     }  # fmt: skip
     for line in EXAMPLES:
         _, name, *arguments = shlex.split(line)

@@ -179,7 +179,7 @@ def test_no_file_imports_a_module(folder: Path, monkeypatch: pytest.MonkeyPatch)
     write("from pathlib import Path\nPath('imported').touch()\n" + TEMPLATE)
     monkeypatch.syspath_prepend(folder)
     Path("game.sgf").write_text("(;SZ[9];B[ee])")
-    done = run("inspect", "net.safetensors")
+    done = run("show", "net.safetensors")
     assert done.code == 0
     assert "11,329 with buffers; class not imported" in done.out
     for command in (

@@ -59,7 +59,9 @@ ROWS = {
     "evaluate": Row("evaluate {games} --net small --positions 20 --html out.html", "out.html"),
     "search": Row("search 'Q16 R14' {games} --no-index -o out.svg", "out.svg"),
     "explore": Row("explore {games} --no-index -o out.svg", "out.svg"),
-    "inspect": Row("inspect out/train --row 1 -o out.svg", "out.svg", before=(f"build book-seven {{games}} {BUILD}",)),
+    "show an example": Row(
+        "show out/train --row 1 -o out.svg", "out.svg", before=(f"build book-seven {{games}} {BUILD}",)
+    ),
     "build tokens": Row(f"build tokens {{games}} {BUILD}", "out", resumes=True),
     "build book-seven": Row(f"build book-seven {{games}} {BUILD}", "out", resumes=True),
     "build agz17": Row(f"build agz17 {{games}} {BUILD}", "out", resumes=True),
@@ -77,7 +79,7 @@ ELSEWHERE = {
     "benchmark": "needs the games of a test set, see learn/test_benchmark.py",
 }
 RESUMES = "the same command resumes"
-SLOW = ("annotate", "build agz17", "compact", "evaluate", "explore", "inspect", "query", "stats")
+SLOW = ("annotate", "build agz17", "compact", "evaluate", "explore", "show an example", "query", "stats")
 NAMES = [*(name for name in ROWS if name not in SLOW), *slow(*SLOW)]
 
 

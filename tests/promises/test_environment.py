@@ -182,7 +182,7 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as trap:
 @pytest.mark.parametrize(
     "lines",
     [
-        ["inspect small", "predict sample --net small -o heat.png", "serve games.parquet --port 0"],
+        ["show small", "predict sample --net small -o heat.png", "serve games.parquet --port 0"],
         ["match small small -o match --games 2 --board 9x9", "export small -o net.onnx"],
         ["stats games.parquet -o games.svg", "annotate sets/test.parquet -o moves.parquet --net small"],
         ["evaluate sets/test.parquet --positions 64 --html run.html", "query 'select 1' games.parquet"],

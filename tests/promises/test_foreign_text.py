@@ -33,7 +33,7 @@ from nets import tiny_net
 safetensors = lazy_import("safetensors.torch")
 safe_open = lazy_import("safetensors")
 
-LONG = ("benchmark", "build", "evaluate", "explore", "inspect", "list", "match", "query", "search", "train")
+LONG = ("benchmark", "build", "evaluate", "explore", "list", "match", "query", "search", "show", "train")
 LIE = "kifu: all is well"
 EVIL = f"\x1b]0;owned\x07\x1b[5m\x08\t\x9b5m\u202e\u2028[link=x]:bomb:\r\n{LIE}"
 """A title, blinking text in both spellings, an erased character, reversed and marked-up text, and a forged line."""
@@ -397,25 +397,6 @@ def build(world: Path, out: Path) -> Iterator[Arguments]:
         yield [world / f"{name}{PATH}.toml", world / f"{PATH}.parquet", "-o", "{out}"]
 
 
-@case
-def inspect(world: Path, out: Path) -> Iterator[Arguments]:
-    names = [f"{PATH}.zip", f"records{PATH}", f"{PATH}.parquet", f"net{EVIL}{SUFFIX}", f"net{PATH}{SUFFIX}"]
-    names += [f"keys{SUFFIX}", f"odd{SUFFIX}"]
-    yield from ([world / name] for name in [*names, f"name{PATH}.toml", f"{EVIL}.csv", f"records{PATH}/{PATH}.sgf"])
-    sets = out / PATH
-    run("build", recipe(out / "x.toml"), world / f"{PATH}.parquet", "-o", sets)
-    for path in sets.iterdir():
-        yield [path]
-        yield [path, "--row", 3]
-        yield [path, "--row", 3, "-o", f"{{out}}/{EVIL}.svg"]
-        yield [path, "--row", 999999]
-    (manifest,) = sets.glob("*.manifest.json")
-    whole = json.loads(read_small(manifest))
-    for change in ({"recipe": {"name": EVIL}}, {"set": EVIL, "drops": {EVIL: 0}}, {EVIL: EVIL}, {"format": EVIL}):
-        manifest.write_text(json.dumps(whole | change))
-        yield from ([path] for path in sets.iterdir())
-
-
 def tiny_recipe(folder: Path) -> Path:
     path = folder / "tiny.toml"
     path.write_text(
@@ -568,6 +549,21 @@ def match(world: Path, out: Path) -> Iterator[Arguments]:
 
 @case
 def show(world: Path, out: Path) -> Iterator[Arguments]:
+    names = [f"{PATH}.zip", f"records{PATH}", f"{PATH}.parquet", f"net{EVIL}{SUFFIX}", f"net{PATH}{SUFFIX}"]
+    names += [f"keys{SUFFIX}", f"odd{SUFFIX}"]
+    yield from ([world / name] for name in [*names, f"name{PATH}.toml", f"{EVIL}.csv", f"records{PATH}/{PATH}.sgf"])
+    sets = out / PATH
+    run("build", recipe(out / "x.toml"), world / f"{PATH}.parquet", "-o", sets)
+    for path in sets.iterdir():
+        yield [path]
+        yield [path, "--row", 3]
+        yield [path, "--row", 3, "-o", f"{{out}}/{EVIL}.svg"]
+        yield [path, "--row", 999999]
+    (manifest,) = sets.glob("*.manifest.json")
+    whole = json.loads(read_small(manifest))
+    for change in ({"recipe": {"name": EVIL}}, {"set": EVIL, "drops": {EVIL: 0}}, {EVIL: EVIL}, {"format": EVIL}):
+        manifest.write_text(json.dumps(whole | change))
+        yield from ([path] for path in sets.iterdir())
     for name in (f"{PATH}.zip", f"records{PATH}", f"{PATH}.parquet"):
         for game in (1, 7, 8, 99):
             yield [world / name, "--game", game]

@@ -72,10 +72,10 @@ explore games.parquet R16
 index games.parquet
 search .XO/XO. games.parquet
 explore games.parquet R16
-inspect games.parquet
+show games.parquet
 publish games.parquet -o published --license cc0-1.0
 build agz17 games.parquet -o agz17 --set clean=legal --set planes=own+opp+last3
-inspect agz17/train.parquet --row 200000
+show agz17/train.parquet --row 200000
 build tokens games.parquet -o tokens --set clean=legal
 build olf-archive games.parquet -o olf --set clean=legal
 build katago games.parquet -o katago

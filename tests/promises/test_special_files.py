@@ -16,7 +16,6 @@ COMMANDS = [
     "ingest {any} -o {out}/games.parquet",
     "ingest {games} -o {out}/games.parquet --clean {toml}",
     "convert {any} -o {out}/games.olf",
-    "inspect {any}",
     "show {any}",
     "stats {parquet}",
     "query {sql} {parquet}",

@@ -53,7 +53,7 @@ def test_no_command_imports_a_module_of_the_working_directory(folder: Path, tmp_
     commands = [
         *([name, "--help"] for name in COMMANDS),
         ["ingest", "games.7z", "-o", "games.parquet", "--clean", "legal"],
-        ["inspect", "games.parquet"],
+        ["show", "games.parquet"],
         ["query", "SELECT count(*) FROM games", "games.parquet"],
         ["stats", "games.parquet"],
     ]

@@ -374,14 +374,14 @@ def test_the_command_line(kgs: Path, tmp_path: Path) -> None:
     made = tmp_path / "out" / "test.parquet"
     assert done.out.startswith(f"{made}: ")
     assert "37 games = " in done.out
-    shown = run("inspect", str(made))
+    shown = run("show", str(made))
     assert shown.code == 0
     assert "planes      own+opp+last3: 5 of 19 x 19, row 0 is the top" in shown.out
     assert "its hashes match" in shown.out
-    row = run("inspect", str(made), "--row", "5")
+    row = run("show", str(made), "--row", "5")
     assert "row 5: X is to move and plays " in row.out
     assert "from games.parquet, row " in row.out
-    drawn = run("inspect", str(made), "--row", "5", "-o", str(tmp_path / "row.svg"))
+    drawn = run("show", str(made), "--row", "5", "-o", str(tmp_path / "row.svg"))
     assert drawn.code == 0
     assert tmp_path.joinpath("row.svg").is_file()
     for wrong in (["--index", "x"], ["--format", "parket"], ["--sets", "tst"]):
@@ -396,7 +396,7 @@ def test_inspect_notices_another_file(games: Path, tmp_path: Path) -> None:
     data = bytearray(labels.read_bytes())
     data[-1] ^= 1
     labels.write_bytes(data)
-    done = run("inspect", str(built.path))
+    done = run("show", str(built.path))
     assert done.code == 2
     assert "labels.npy is damaged: it has other bytes than its manifest lists" in done.err[-1]
 
@@ -411,7 +411,7 @@ def test_inspect_notices_another_file(games: Path, tmp_path: Path) -> None:
 def test_a_row_is_a_board_for_all_sets_that_tell_stones(planes: str, games: Path, tmp_path: Path) -> None:
     (built,) = build(recipe(planes=planes, labels=["move", "next2"]), games, tmp_path)
     (seven,) = build(recipe(labels=["move", "next2"]), games, tmp_path / "seven")
-    shown, expected = (run("inspect", str(path), "--row", "50") for path in (built.path, seven.path))
+    shown, expected = (run("show", str(path), "--row", "50") for path in (built.path, seven.path))
     board, as_seven = shown.out.splitlines()[:20], expected.out.splitlines()[:20]
     if planes in ("eleven", "black+white"):
         assert "X is black; the next move is " in shown.out

@@ -53,7 +53,7 @@ _MODULES = {
     "records": ("fetch", "show", "convert"),
     "corpus": ("ingest", "stats", "query", "split", "audit", "compact"),
     "search": ("index", "search", "explore"),
-    "datasets": ("build", "inspect", "publish"),
+    "datasets": ("build", "publish"),
     "learning": ("train", "evaluate", "annotate", "mix", "predict", "export", "problems", "benchmark"),
     "play": ("gtp", "match"),
     "serve": ("serve",),
@@ -62,7 +62,7 @@ _MODULES = {
 }
 """The commands of each module, in the order of the help. A module registers them when it is imported."""
 
-_RENAMED = {each: f"list {each}" for each in ("recipes", "planes", "formats", "nets", "ranks")}
+_RENAMED = {each: f"list {each}" for each in ("recipes", "planes", "formats", "nets", "ranks")} | {"inspect": "show"}
 """Commands of version 0.17.0, and those that replace them."""
 
 

@@ -1,4 +1,4 @@
-"""Commands for data sets: build, inspect, publish."""
+"""Commands for data sets: build, publish."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from pathlib import Path
 from kifu.cli import options as opts
 from kifu.cli.app import Outcome, Plan, command, progress
 from kifu.cli.options import Strings
-from kifu.errors import printable
-from kifu.learn import PACKAGED
 
 _PANEL = "Data sets"
 
@@ -54,47 +52,6 @@ def build(
         progress=progress,
     )  # fmt: skip
     return Outcome("\n".join(map(str, reports)), reports, summary=True)
-
-
-@command(_PANEL, "kifu inspect data/kgsgo-test-v2.dat --row 7", "kifu inspect games.parquet --json -", kernels=True)
-@opts.argument(
-    "file", "FILE",
-    "A data set, catalogue, archive, folder, record, net, run directory or packaged net (small, human).",
-    type=opts.PLACE, names=PACKAGED,
-)  # fmt: skip
-@opts.number("--row", "Show this example (from 0) of a data set as a board.", least=0)
-@opts.picture
-def inspect(file: str, row: int | None, output: Path | None) -> Outcome:
-    """Show the contents and checks of a file; one example as a board."""
-    from kifu.errors import FormatError, RecipeError
-    from kifu.katago.net_file import is_kata_net
-    from kifu.learn import BEST, MIX_SUFFIX, ONNX_SUFFIX, SUFFIX
-    from kifu.records.paths import as_path
-    from kifu.report.describe import Description, describe, describe_row, draw_row, is_data_set, row_to_dict
-
-    path = as_path(file)
-    if row is None:
-        if output is not None:
-            raise RecipeError(f"-o {output} draws one example; --row is missing")
-        if file in PACKAGED:
-            from kifu.learn.net import net_file
-
-            path = net_file(file)
-        own = isinstance(path, Path) and (path.suffix in (SUFFIX, ONNX_SUFFIX, MIX_SUFFIX) or (path / BEST).exists())
-        if isinstance(path, Path) and own and not is_kata_net(path):
-            from kifu.learn.net import describe_net
-
-            description = Description(describe_net(path))
-        else:
-            description = describe(path)
-        return Outcome(description, description)
-    if not (isinstance(path, Path) and is_data_set(path)):
-        raise FormatError(f"{path} is not a data set and has no rows, got --row {row}")
-    text = describe_row(path, row)
-    if output is not None:
-        draw_row(path, row, output)
-        text = f"{text}\ndrew {printable(output)}"
-    return Outcome(text, row_to_dict(path, row))
 
 
 @command(

@@ -69,7 +69,7 @@ STEPS = (
     ),
     Step(
         "One example. The manifest beside each file lists the game and move of each row.",
-        "inspect {}/data/kgsgo-test-v2.dat --row 57 -o {}/example.png --overwrite",
+        "show {}/data/kgsgo-test-v2.dat --row 57 -o {}/example.png --overwrite",
         picture="example.png",
     ),
     Step(
@@ -119,7 +119,7 @@ def demo(output: Path, time: float, jobs: int | None) -> None:
             continue
         values = {"sample": str(sample_path()), "TIME": f"{time}s"}
         words = [values.get(word, word) for word in words]
-        if jobs is not None and name not in ("inspect", "predict", "split", "search"):
+        if jobs is not None and name not in ("show", "predict", "split", "search"):
             words += ["--jobs", str(jobs)]
         line = printable(shlex.join(["kifu", name, *words]))
         echo(f"{why}\n$ {line}")

@@ -6,6 +6,8 @@ Each is a decorator of a command's function, or a function that returns one.
 from __future__ import annotations
 
 import re
+import shutil
+import sys
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
@@ -40,7 +42,7 @@ class Value(click.ParamType[Any]):
 
     def __init__(self, read: Callable[[str], Any], name: str, *, is_path: bool = False) -> None:
         """Create a type. read: Raises ValueError. is_path: The shell completes files."""
-        self._read, self.name, self._is_path = read, name, is_path
+        self._read, self.name, self.is_path = read, name, is_path
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the value; raise BadParameter if it is not of this type."""
@@ -53,7 +55,22 @@ class Value(click.ParamType[Any]):
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Let the shell complete paths."""
-        return complete((), is_path=self._is_path)(ctx, param, incomplete)
+        return complete((), is_path=self.is_path)(ctx, param, incomplete)
+
+
+class Source(Value):
+    """Paths; "-" becomes that of a copy of standard input, which lasts as long as the command."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path."""
+        if value != "-" or ctx is None or ctx.resilient_parsing:
+            return super().convert(value, param, ctx)
+        from tempfile import TemporaryDirectory
+
+        path = Path(ctx.with_resource(TemporaryDirectory(prefix="kifu-")), "standard-input")
+        with path.open("wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        return str(path)
 
 
 def complete(names: Names, *, is_path: bool) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
@@ -110,6 +127,8 @@ def _read_number(text: str, least: int, most: int | None) -> int:
 TEXT = Value(_read_text, "text in UTF-8")
 PLACE = Value(str, "a name or path", is_path=True)
 """Names, paths and URLs as strings, since `Path` would turn s3://x into s3:/x; their bytes need not be text."""
+SOURCE = Source(str, "a path", is_path=True)
+"""Paths and URLs of games, and - for standard input."""
 PATH = Value(Path, "a path", is_path=True)
 OUTPUT = Value(output_path, "a path", is_path=True)
 NUMBER = Value(float, "a number")
@@ -129,14 +148,11 @@ def argument(
     """
     settings.setdefault("required", not shown)
     metavar = metavar if settings["required"] else f"[{metavar}]"
-    return click.argument(
-        name,
-        metavar=metavar + "..." * (settings.get("nargs") == -1),
-        help=f"{help}  [default: ({shown})]" if shown else help,
-        type=type,
-        shell_complete=complete(names, is_path=type in (PLACE, PATH)) if names else None,
-        **settings,
-    )
+    metavar += "..." * (settings.get("nargs") == -1)
+    text = f"{help}  [default: ({shown})]" if shown else help
+    if names:
+        settings["shell_complete"] = complete(names, is_path=type.is_path)
+    return click.argument(name, metavar=metavar, help=text, type=type, **settings)
 
 
 def option(
@@ -151,7 +167,7 @@ def option(
         settings: `default`, `required`, or `multiple` if the option can be repeated.
     """
     if names:
-        settings["shell_complete"] = complete(names, is_path=type in (PLACE, PATH))
+        settings["shell_complete"] = complete(names, is_path=type.is_path)
     return click.option(*name.split(), metavar=metavar, help=help, type=type, show_default=shown or True, **settings)
 
 
@@ -218,7 +234,8 @@ _CATALOGUE = "made by `kifu ingest`."
 
 picture = output("Draw a picture into this .svg or .png file.", required=False)
 sources = argument(
-    "sources", "SOURCE", "Any mix of archives, folders, records and catalogues.", type=PLACE, nargs=-1
+    "sources", "SOURCE", "Any mix of archives, folders, records and catalogues; - is standard input.", type=SOURCE,
+    nargs=-1,
 )  # fmt: skip
 catalogues = argument("catalogues", "CATALOGUE", f"Catalogues {_CATALOGUE}", type=PLACE, nargs=-1)
 catalogue = argument("catalogue", "CATALOGUE", f"A catalogue {_CATALOGUE}", type=PATH)
@@ -229,7 +246,7 @@ clean = option(
     "--clean", "RULES", "Cleaning rules: a name (see `kifu list rules`), or a .toml file.", default="legal", type=PLACE,
     names=rule_names,
 )  # fmt: skip
-game = argument("game", "GAME", "A record, an archive or folder of records, or a catalogue.", type=PLACE)
+game = argument("game", "GAME", "A record, an archive or folder of records, or a catalogue.", type=SOURCE)
 game_number = number("--game number", "Number of the game in its container.", 1)
 move = number("--move", "Number of moves played.", least=0, shown="all")
 checkpoint = argument(

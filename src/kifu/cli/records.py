@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kifu.cli import options as opts
 from kifu.cli.app import Outcome, Plan, command, progress
 from kifu.cli.options import Strings
-from kifu.errors import RecipeError, printable
+from kifu.errors import FormatError, RecipeError, printable
+from kifu.learn import PACKAGED
+
+if TYPE_CHECKING:
+    from kifu.records.paths import AnyPath
 
 _PANEL = "Records"
 
@@ -58,22 +63,66 @@ def fetch(
     return collections.fetch(collection, output or Path(collection), choice, index, dry_run=dry_run or listing)
 
 
-@command(_PANEL, "kifu show sample --game 3 --move 57", "kifu show sample --game 3 -o board.svg", kernels=True)
-@opts.game
-@opts.game_number
+@command(
+    _PANEL, "kifu show sample --game 3 --move 57", "kifu show sample --game 3 -o board.svg", "kifu show sample",
+    kernels=True,
+)  # fmt: skip
+@opts.argument(
+    "what", "FILE", "A record, archive, folder, catalogue, data set, manifest, net, run directory or packaged net.",
+    type=opts.SOURCE, names=PACKAGED,
+)  # fmt: skip
+@opts.number("--game number", "Show a position of this game of an archive, folder or catalogue.", shown="the only one")
 @opts.move
+@opts.number("--row", "Show this example, from 0, of a data set as a board.", least=0)
 @opts.picture
-def show(game: str, number: int, move: int | None, output: Path | None) -> Outcome:
-    """Show a position of a game as text or as a picture."""
+def show(what: str, number: int | None, move: int | None, row: int | None, output: Path | None) -> Outcome:
+    """Show a position of a game; of any other file, the contents and checks.
+
+    A record shows its last position.
+    """
     from kifu.records.paths import as_path
+
+    path = as_path(what)
+    if row is not None or (output is not None and number is None):
+        from kifu.report.describe import describe_row, draw_row, is_data_set, row_to_dict
+
+        if isinstance(path, Path) and is_data_set(path):
+            if row is None:
+                raise RecipeError(f"-o {output} draws one example of {path}; --row is missing")
+            return _drawn(describe_row(path, row), row_to_dict(path, row), output, lambda to: draw_row(path, row, to))
+    if row is not None:
+        raise FormatError(f"{path} is not a data set and has no rows, got --row {row}")
+    if (number, move, output) != (None, None, None):
+        return _show_position(path, number or 1, move, output)
+    if what in PACKAGED:
+        from kifu.learn.net import net_file
+
+        path = net_file(what)
+    from kifu.report.games import is_record
+
+    if is_record(path):
+        return _show_position(path, 1, None, None)
+    from kifu.report.describe import describe
+
+    description = describe(path)
+    return Outcome(description, description)
+
+
+def _show_position(path: AnyPath, number: int, move: int | None, output: Path | None) -> Outcome:
     from kifu.report.games import describe_position, draw_position, find_game, position_to_dict
 
-    selected = find_game(as_path(game), number)
-    data = position_to_dict(selected, move)
+    found = find_game(path, number)
+    plies = found.plies if move is None else move
+    data = position_to_dict(found, move)
+    return _drawn(describe_position(found, move), data, output, lambda to: draw_position(found.game, plies, to))
+
+
+def _drawn(text: str, data: Any, output: Path | None, draw: Callable[[Path], None]) -> Outcome:
+    """Return the outcome of a command that shows a board, as a picture too if there is an output."""
     if output is None:
-        return Outcome(describe_position(selected, move), data)
-    draw_position(selected.game, selected.plies if move is None else move, output)
-    return Outcome(f"drew {printable(output)}", data, summary=True)
+        return Outcome(text, data)
+    draw(output)
+    return Outcome(f"{text}\ndrew {printable(output)}", data, summary=True)
 
 
 @command(_PANEL, "kifu convert sample -o games.olf.gz", "kifu convert sample -o games.zip --dry-run", kernels=True)

@@ -74,7 +74,7 @@ _GAMES = (
     "show games.parquet",
     "split games.parquet -o sets",
     "explore games.parquet",
-    "search '.XO/XO.' games.parquet",
+    "search games.parquet '.XO/XO.'",
     "build agz17 sample -o data --set clean=legal",
     "ingest sample -o other.parquet",
 )
@@ -107,7 +107,7 @@ def starts(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
     for line in ("fetch sample -o sample", "ingest sample -o games.parquet"):
         task(*KIFU, *line.split()).run()
     figures = []
-    for imports, lines, nets in (("typer, rich", _LISTS, ()), ("numba, pyarrow, typer, rich", _GAMES, _NETS)):
+    for imports, lines, nets in (("click, rich", _LISTS, ()), ("numba, pyarrow, click, rich", _GAMES, _NETS)):
         commands = [*lines, *nets]
         tasks = [task(*KIFU, *shlex.split(line)) for line in commands]
         floor, *measured = in_turns(rounds, task(sys.executable, "-c", f"import {imports}"), *tasks)

@@ -47,7 +47,7 @@ def kgs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ["convert", "a.zip", "-o"], ["build", "agz17", "a.zip", "--output"], ["show", "a.npz", "--row", "1", "-o"],
         ["audit", "a.parquet", "b.parquet", "--json"], ["stats", "a.parquet", "-o"], ["stats", "a.parquet", "--json"],
         ["query", "select 1", "a.parquet", "-o"],
-        ["search", "X", "a.parquet", "-o"], ["search", "X", "a.parquet", "--hits"], ["explore", "a.parquet", "-o"],
+        ["search", "a.parquet", "X", "-o"], ["search", "a.parquet", "X", "--hits"], ["explore", "a.parquet", "-o"],
         ["show", "a.sgf", "-o"],
         ["match", "a", "b", "--output"], ["predict", "a.sgf", "-o"], ["predict", "a.sgf", "--json"],
         ["export", "a", "-o"], ["evaluate", "a.zip", "--html"], ["evaluate", "a.zip", "--json"],
@@ -114,7 +114,7 @@ def test_outputs_are_called_output_and_can_be_planned() -> None:
         options = {option for param in command.params for option in param.opts}
         assert ("--output" in options) == ("-o" in options)
         writes = name in (
-            "fetch", "ingest", "compact", "split", "index", "convert", "build", "train", "annotate", "export", "match",
+            "fetch", "ingest", "compact", "split", "convert", "build", "train", "annotate", "export", "match",
         )  # fmt: skip
         assert ("--dry-run" in options) == writes
 
@@ -498,7 +498,6 @@ def test_dry_runs_list_inputs_and_outputs_and_write_nothing(kgs: Path, tmp_path:
         (["convert", kgs, "-o", out / "a.olf"], archives, [str(out / "a.olf")]),
         (["split", games, "-o", out], [f"{games}: 24 games"], [str(out / f"{s}.parquet") for s in SETS]),
         (["compact", folder], [f"{folder}: 24 games"], [str(folder)]),
-        (["index", games], [f"{games}: 24 games"], [f"{games}.search"]),
         (["build", "katago", games, "-o", out, "--sets", "val"], [str(games)], [str(out / "val")]),
     ):
         planned = json.loads(run(*command, "--dry-run", "--json", "-").out)
@@ -553,7 +552,7 @@ def test_all_examples_run_in_the_order_of_the_help(tmp_path: Path, monkeypatch: 
 def test_quick_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     quick = {
-        "fetch", "show", "convert", "ingest", "query", "split", "audit", "compact", "index", "search", "explore",
+        "fetch", "show", "convert", "ingest", "query", "split", "audit", "compact", "search", "explore",
         "build", "publish", "list",
     }  # fmt: skip
     for line in EXAMPLES:

@@ -145,7 +145,9 @@ def test_readers_beside_it(sources: list[Path], tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr(partitions, "_check_partitions", check_late)
     assert open_catalogue(path).partitions != earlier.partitions
-    with pytest.raises(FormatError, match="was removed while the catalogue was read, as kifu compact does; try again"):
+    with pytest.raises(
+        FormatError, match="was removed while the catalogue was read, as merging its partitions does; try again"
+    ):
         list(earlier.batches())
 
 

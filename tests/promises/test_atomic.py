@@ -28,7 +28,6 @@ class Row(NamedTuple):
     before: tuple[str, ...] = ()
 
 
-INGEST = "ingest {games} -o games.parquet"
 BUILD = "-o out --set clean=legal --sets train"
 ROWS = {
     "fetch": Row("fetch sample -o out", "out"),
@@ -49,15 +48,11 @@ ROWS = {
     "split over another": Row(
         "split {games} -o out --set split.seed=3 --overwrite", "out", before=("split {games} -o out",)
     ),
-    "index": Row("index games.parquet", "games.parquet.search", before=(INGEST,)),
-    "index over another": Row(
-        "index games.parquet --plies 20 --overwrite", "games.parquet.search", before=(INGEST, "index games.parquet")
-    ),
     "publish": Row("publish {games} -o out", "out"),
     "annotate": Row("annotate {games} -o out.parquet --net small", "out.parquet", resumes=True),
     "predict": Row("predict {kgs} -o out.svg", "out.svg"),
     "evaluate": Row("evaluate {games} --net small --positions 20 --html out.html", "out.html"),
-    "search": Row("search 'Q16 R14' {games} --no-index -o out.svg", "out.svg"),
+    "search": Row("search {games} Q16 R14 --no-index -o out.svg", "out.svg"),
     "explore": Row("explore {games} --no-index -o out.svg", "out.svg"),
     "show an example": Row(
         "show out/train --row 1 -o out.svg", "out.svg", before=(f"build book-seven {{games}} {BUILD}",)

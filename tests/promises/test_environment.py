@@ -244,7 +244,7 @@ def test_streams_that_are_closed_or_full(redirection: str, code: int, lines: int
 
 
 @pytest.mark.parametrize(
-    "line", ["query '\udcff' G", "search XO G --player '\udcff'", "show G --move '\udcff'", "list nets '\udcff'"]
+    "line", ["query '\udcff' G", "search G XO --player '\udcff'", "show G --move '\udcff'", "list nets '\udcff'"]
 )
 def test_arguments_that_are_no_text(line: str, games: Path) -> None:
     is_error(run(*(str(games) if word == "G" else word for word in shlex.split(line))), "'\\udcff'")

@@ -320,28 +320,19 @@ def audit(world: Path, out: Path) -> Iterator[Arguments]:
 
 
 @case
-def index(world: Path, out: Path) -> Iterator[Arguments]:
-    parts = out / f"parts{EVIL}"
-    run("ingest", world / f"{PATH}.parquet", "-o", parts)
-    yield [parts, "--dry-run"]
-    yield [parts]
-    yield [out / EVIL]
-
-
-@case
 def search(world: Path, out: Path) -> Iterator[Arguments]:
     games = world / f"{PATH}.parquet"
     (world / f"pattern{PATH}.sgf").write_bytes(record(1, LB=f"aa:{EVIL}"))
     (world / f"pattern{PATH}.txt").write_text(f"{EVIL}: {EVIL}\nX", "utf-8", "surrogatepass")
     for pattern in ("X", "X", EVIL, f"{EVIL}: X/X", f"anchor: {EVIL}/X", f"X/{EVIL}", f"1 at {EVIL}/1"):
-        yield [pattern, games]
+        yield [games, pattern]
     for name in (f"pattern{PATH}.sgf", f"pattern{PATH}.txt", f"{PATH}.parquet"):
-        yield [world / name, games]
-    yield ["X", games, "-o", f"{{out}}/{PATH}.svg", "--hits", f"{{out}}/{EVIL}.parquet"]
-    yield ["X", games, "-o", f"{{out}}/{PATH}.parquet"]
+        yield [games, world / name]
+    yield [games, "X", "-o", f"{{out}}/{PATH}.svg", "--hits", f"{{out}}/{EVIL}.parquet"]
+    yield [games, "X", "-o", f"{{out}}/{PATH}.parquet"]
     for option in ("-o", "--hits", "--anchor", "--next", "--player", "--where", "--years"):
-        yield ["X", games, option, EVIL]
-    yield ["X", games, "--player", f"{EVIL} "]
+        yield [games, "X", option, EVIL]
+    yield [games, "X", "--player", f"{EVIL} "]
 
 
 @case
@@ -361,6 +352,9 @@ def explore(world: Path, out: Path) -> Iterator[Arguments]:
     for option in ("-o", "--player", "--where", "--years", "--board"):
         yield [games, option, EVIL]
     yield [games, "-o", f"{{out}}/{PATH}.svg"]
+    parts = out / f"parts{EVIL}"
+    run("ingest", games, "-o", parts)
+    yield [parts]
 
 
 @case

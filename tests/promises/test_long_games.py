@@ -66,11 +66,10 @@ stats games.parquet -o stats.png
 query "from games where n_legal > 65000" games.parquet -o long.parquet
 split games.parquet -o sets
 audit games.parquet long.parquet
-search .XO/XO. games.parquet --next black -o pattern.svg
-search XOX/OXO/XOX games.parquet
-explore games.parquet R16
-index games.parquet
-search .XO/XO. games.parquet
+search games.parquet .XO/XO. --next black -o pattern.svg --no-index
+search games.parquet XOX/OXO/XOX --no-index
+explore games.parquet R16 --no-index
+search games.parquet .XO/XO.
 explore games.parquet R16
 show games.parquet
 publish games.parquet -o published --license cc0-1.0

@@ -40,7 +40,6 @@ MORE_COMMANDS = [
     "ingest kgs -o new.parquet --clean schraudolph",
     "ingest kgs -o new",
     "compact corpus",
-    "index games.parquet",
     "split games.parquet -o new",
     "query 'select * from games' games.parquet -o new.parquet",
     "stats games.parquet -o new.png --json new.json",

@@ -22,7 +22,7 @@ COMMANDS = [
     "split {parquet} -o {out}/sets",
     "split {games} -o {out}/sets --by {toml}",
     "compact {any}",
-    "index {any}",
+    "search {any} X",
     "build agz17 {any} -o {out}/data",
     "build {toml} {games} -o {out}/data",
     "build kgsgo-v2 {games} -o {out}/data --index {any}",

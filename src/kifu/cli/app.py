@@ -52,7 +52,7 @@ class _Context(click.Context):
 _MODULES = {
     "records": ("fetch", "show", "convert"),
     "corpus": ("ingest", "stats", "query", "split", "audit", "compact"),
-    "search": ("index", "search", "explore"),
+    "search": ("search", "explore"),
     "datasets": ("build", "publish"),
     "learning": ("train", "evaluate", "annotate", "mix", "predict", "export", "problems", "benchmark"),
     "play": ("gtp", "match"),
@@ -62,7 +62,11 @@ _MODULES = {
 }
 """The commands of each module, in the order of the help. A module registers them when it is imported."""
 
-_RENAMED = {each: f"list {each}" for each in ("recipes", "planes", "formats", "nets", "ranks")} | {"inspect": "show"}
+_RENAMED = {
+    **{each: f"kifu list {each}" for each in ("recipes", "planes", "formats", "nets", "ranks")},
+    "inspect": "kifu show",
+    "index": "part of kifu search and kifu explore",
+}
 """Commands of version 0.17.0, and those that replace them."""
 
 
@@ -543,7 +547,7 @@ def _usage_error(error: click.UsageError) -> str:
             near = [f"; did you mean {name}?" for name in error.possibilities or ()][:1]
             line = "".join([f"unknown option {error.option_name}", *near])
         case click.NoSuchCommand() if error.command_name in _RENAMED:
-            return f"the command {error.command_name} is now kifu {_RENAMED[error.command_name]}"
+            return f"the command {error.command_name} is now {_RENAMED[error.command_name]}"
         case click.NoSuchCommand():
             from kifu.registry import suggestion
 

@@ -53,13 +53,8 @@ STEPS = (
     ),
     Step("The proof, which works for any data set.", "audit {}/sets/train.parquet {}/sets/test.parquet"),
     Step(
-        "An index, by which positions and shapes are found without reading every game.",
-        "index {}/games.parquet",
-        "games.parquet.search",
-    ),
-    Step(
         "What is played against a stone on 4-4, and how it goes.",
-        "search '+----/|..../|..../|...X' {}/games.parquet -o {}/pattern.png --overwrite",
+        "search {}/games.parquet '+----/|..../|..../|...X' -o {}/pattern.png --overwrite",
         picture="pattern.png",
     ),
     Step(

@@ -277,6 +277,7 @@ server = option(
     shown="the record's, else kgs", names=("katago", "ogs", "kgs", "fox", "tygem", "gogod", "go4go", "profile"),
 )  # fmt: skip
 where = option("--where", "SQL", "Only games for which this holds, such as 'black_rating >= 36'.")
+no_index = flag("--no-index", "Do not use and make the search index beside the catalogue.")
 jobs = number("--jobs", "Number of threads.", shown="one per core")
 engine = option(
     "--engine", "ENGINE", "Execution backend: threads, ray, or ray=HOST:PORT.", default="threads",

@@ -1,4 +1,4 @@
-"""Commands for searches: index, search, explore."""
+"""Commands for searches: search, explore."""
 
 from __future__ import annotations
 
@@ -6,53 +6,31 @@ from functools import partial
 from pathlib import Path
 
 from kifu.cli import options as opts
-from kifu.cli.app import Outcome, Plan, command, progress
+from kifu.cli.app import Outcome, command, progress
+from kifu.cli.options import Strings
 from kifu.errors import OutputError
 
 _PANEL = "Search"
-
 _COLORS = ("black", "white")
+_SPELLINGS = (
+    "moves such as Q16 D4, a diagram, GAME@MOVE of the catalogue, FILE.sgf@MOVE, a file with any of these, or - for"
+    " standard input."
+)
 
 _player = opts.option("--player", "NAME", "Only games of this player.")
 _color = opts.option("--color", "COLOR", "The color of this player: black or white.", names=_COLORS)
 _years = opts.option("--years", "MOVE", "Count a continuation by year: its letter or point in the table, or all.")
-_no_index = opts.flag("--no-index", "Do not use the index made by `kifu index`.")
-
-
-@command(_PANEL, "kifu index games.parquet", "kifu index corpus --plies 100 --dry-run", kernels=True)
-@opts.catalogue
-@opts.number("--plies", "Number of indexed positions of each game.", 60, most=1000)
-@opts.overwrite
-@opts.jobs
-@opts.engine
-@opts.dry_run
-def index(catalogue: Path, plies: int, overwrite: bool, jobs: int | None, engine: str, dry_run: bool) -> Outcome:
-    """Index a catalogue, which makes searches fast.
-
-    The index of each Parquet file is written beside it, 650 bytes a game. Files that are indexed already are skipped.
-    """
-    from kifu.search.build import build_index, files_to_index
-    from kifu.search.index import index_path
-
-    if dry_run:
-        todo = files_to_index(catalogue, plies)
-        return Plan.of_catalogues([catalogue], [index_path(path) for path in todo]).outcome()
-    report = build_index(catalogue, plies=plies, overwrite=overwrite, jobs=jobs, engine=engine, progress=progress)
-    return Outcome.of_output(catalogue, report)
 
 
 @command(
     _PANEL,
-    "kifu search '+----/|..../|..../|...X' games.parquet",
-    "kifu search '.XO/XO.' games.parquet --next black -o pattern.svg",
-    "kifu search 'Q16 R14' games.parquet -o found.parquet",
+    "kifu search games.parquet '+----/|..../|..../|...X'",
+    "kifu search games.parquet '.XO/XO.' --next black -o pattern.svg",
+    "kifu search games.parquet Q16 R14 -o found.parquet",
     kernels=True,
 )
-@opts.argument(
-    "pattern", "PATTERN", "A diagram or moves, a file with one, an .sgf file, or - for standard input.",
-    type=opts.PLACE,
-)  # fmt: skip
 @opts.catalogue
+@opts.argument("pattern", "PATTERN", f"A pattern: {_SPELLINGS}", type=opts.PLACE, nargs=-1)
 @opts.output(
     "Write the games found as a catalogue (.parquet), or a picture (.svg, .png), of --years if given.", required=False
 )
@@ -69,28 +47,28 @@ def index(catalogue: Path, plies: int, overwrite: bool, jobs: int | None, engine
 @_player
 @_color
 @_years
-@_no_index
+@opts.no_index
 @opts.jobs
 def search(
-    pattern: str, catalogue: Path, output: Path | None, hits: Path | None, anchor: str | None, fixed_colors: bool,
+    catalogue: Path, pattern: Strings, output: Path | None, hits: Path | None, anchor: str | None, fixed_colors: bool,
     next_: str | None, consecutive: bool, last_ply: int | None, where: str | None, player: str | None,
     color: str | None, years: str | None, no_index: bool, jobs: int | None,
 ) -> Outcome:  # fmt: skip
     """Find a pattern or a sequence of moves, and count how it was continued.
 
     A diagram has a row per line or between slashes: X and O are stones, . is empty, * anything. The edges - and | of
-    the board anchor it.
+    the board anchor it. The first search makes an index beside the catalogue, 650 bytes a game.
     """
-    from kifu.cli.search_input import apply_options, read_pattern, require_fit, select_games
+    from kifu.cli.search_input import apply_options, open_searcher, read_pattern, require_fit, select_games
     from kifu.report.search import view_hits
-    from kifu.search.searcher import Searcher
 
     _check_suffix(output, ".parquet", ".svg", ".png")
     _check_suffix(hits, ".parquet")
+    searcher = open_searcher(catalogue, " ".join(pattern), no_index, jobs)
     wanted = apply_options(
-        read_pattern(pattern), anchor, next_, fixed_colours=fixed_colors, consecutive=consecutive, last_ply=last_ply
-    )
-    searcher = Searcher(catalogue, use_index=not no_index)
+        read_pattern(searcher, " ".join(pattern)), anchor, next_, fixed_colours=fixed_colors, consecutive=consecutive,
+        last_ply=last_ply,
+    )  # fmt: skip
     games = select_games(searcher, where, player, color)
     found = searcher.find(wanted, games, jobs=jobs, progress=progress)
     if found.games == 0:
@@ -110,38 +88,34 @@ def search(
 
 @command(
     _PANEL,
-    "kifu explore games.parquet 'Q16 D4'",
+    "kifu explore games.parquet Q16 D4",
     "kifu explore games.parquet --years R16 -o years.svg",
     kernels=True,
 )
 @opts.catalogue
-@opts.argument(
-    "position", "POSITION", "Moves such as 'Q16 D4', GAME@MOVE of the catalogue, FILE.sgf@MOVE, a diagram, or a file.",
-    default="", shown="the empty board", type=opts.PLACE,
-)  # fmt: skip
+@opts.argument("position", "POSITION", f"A position: {_SPELLINGS}", shown="the empty board", type=opts.PLACE, nargs=-1)
 @opts.picture
 @opts.where
 @_player
 @_color
 @_years
 @opts.board(shown="the most frequent one")
-@_no_index
+@opts.no_index
 @opts.jobs
 def explore(
-    catalogue: Path, position: str, output: Path | None, where: str | None, player: str | None, color: str | None,
+    catalogue: Path, position: Strings, output: Path | None, where: str | None, player: str | None, color: str | None,
     years: str | None, board: str | None, no_index: bool, jobs: int | None,
 ) -> Outcome:  # fmt: skip
     """Count the moves that were played in a position, in any orientation, and their results.
 
     `kifu serve` shows the same on a board in the browser.
     """
-    from kifu.cli.search_input import read_position, require_fit, select_games
+    from kifu.cli.search_input import open_searcher, read_position, require_fit, select_games
     from kifu.report.search import view_exploration
-    from kifu.search.searcher import Searcher
 
     _check_suffix(output, ".svg", ".png")
-    searcher = Searcher(catalogue, use_index=not no_index)
-    start = read_position(searcher, position, board)
+    searcher = open_searcher(catalogue, " ".join(position), no_index, jobs)
+    start = read_position(searcher, " ".join(position), board)
     games = select_games(searcher, where, player, color)
     found = searcher.explore(start, games, jobs=jobs, progress=progress)
     if found.games == 0:

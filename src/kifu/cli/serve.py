@@ -6,7 +6,6 @@ import contextlib
 import logging
 import os
 import re
-import shlex
 import signal
 import sys
 import threading
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kifu.cli import options as opts
-from kifu.cli.app import command, echo, note_for_interrupt, print_interrupted, print_traceback
+from kifu.cli.app import command, echo, note_for_interrupt, print_interrupted, print_traceback, progress
 from kifu.cli.options import Strings
 from kifu.errors import RecipeError, first_line, printable
 from kifu.learn import PACKAGED
@@ -55,16 +54,18 @@ _END = "the server has ended"
     "--token", "TEXT", "Secret that every visitor needs, 16 letters or digits or more.",
     shown="none; random for another --host",
 )  # fmt: skip
+@opts.no_index
 @opts.flag("--open open_browser", "Open the page in the default browser.")
 def serve(
     catalogues: Strings, nets: Strings, report: tuple[Path, ...], records: tuple[Path, ...], host: str, port: int,
-    token: str | None, open_browser: bool,
+    token: str | None, no_index: bool, open_browser: bool,
 ) -> None:  # fmt: skip
     """Serve catalogues and nets as web pages: browse, explore, search, play. --net none serves no net."""
     import secrets
     import webbrowser
 
     from kifu.process import limit_heaps
+    from kifu.search.build import ensure_index
     from kifu.web.server import Access, create_app, listen
     from kifu.web.site import Site
 
@@ -78,6 +79,8 @@ def serve(
         if not is_local:
             token = token or secrets.token_urlsafe(24)
         access = Access.local(port, token) if is_local else Access.remote(port, token or "")
+        for catalogue in () if no_index else catalogues:
+            ensure_index(catalogue, progress=progress)
         with contextlib.closing(Site(catalogues, names, report, records)) as site, _bounded_interrupt():
             app = create_app(site, access, _report_failure)
             url = f"http://{_name(host)}:{port}/" + (f"?token={token}" if token else "")
@@ -88,10 +91,6 @@ def serve(
             echo(f"{url} serves {games:,} games and {named}; Ctrl-C ends it")
             if token:
                 _note("everyone who has this address can read all games; others are refused")
-            for path, each in zip(catalogues, site.corpora):
-                if not each.indexed:
-                    command_line = f"kifu index {shlex.quote(printable(path))}"
-                    _note(f"{each.name} has no search index: `{command_line}` makes the explorer and searches fast")
             sys.stdout.flush()
             note_for_interrupt(_END)
             if open_browser:

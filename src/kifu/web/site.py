@@ -252,7 +252,7 @@ class Corpus:
 
     @property
     def indexed(self) -> bool:
-        """True if `kifu index` has indexed all its files."""
+        """True if all its files have a search index."""
         return all(index_path(file).exists() for file in self.searcher.catalogue.partitions)
 
 

@@ -128,7 +128,7 @@ def _message(error: ErrorDetails) -> str:
 def read_model(model: type[Model], path: str | os.PathLike[str], content: str, limit: int = 16 << 20) -> Model:
     """Read a JSON file, of at most `limit` bytes, that a model describes.
 
-    Raises FormatError if it does not hold what `content` names, such as "results of kifu benchmark".
+    Raises FormatError if it does not hold what `content` names, such as "results of kifu evaluate".
     """
     try:
         return model.model_validate_json(read_small(path, limit))

@@ -51,7 +51,7 @@ def kgs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ["show", "a.sgf", "-o"],
         ["match", "a", "b", "--output"], ["predict", "a.sgf", "-o"], ["predict", "a.sgf", "--json"],
         ["export", "a", "-o"], ["evaluate", "a.zip", "--html"], ["evaluate", "a.zip", "--json"],
-        ["train", "quick-cpu", "a.zip", "--output"], ["benchmark", "a.zip", "-o"],
+        ["train", "quick-cpu", "a.zip", "--output"], ["evaluate", "a.zip", "-o"],
     ],
     ids="-".join,
 )  # fmt: skip
@@ -106,7 +106,7 @@ def test_options_of_one_name_have_one_type_and_unit() -> None:
             for option in param.opts:
                 seen.setdefault(option, set()).add(param.metavar)
     several = {option: metavars for option, metavars in seen.items() if option[0] == "-" and len(metavars) > 1}
-    assert several == {"--index": {"URL|FILE", "FILE"}}
+    assert several == {"--index": {"URL|FILE", "FILE"}, "--set": {"KEY=VALUE", "NAME"}}
 
 
 def test_outputs_are_called_output_and_can_be_planned() -> None:
@@ -167,7 +167,7 @@ def test_lists_are_complete(kind: str, names: list[str]) -> None:
 
 def test_kinds_are_listed() -> None:
     lines = run("list").out.splitlines()
-    assert [line.split()[0] for line in lines] == ["recipes", "planes", "formats", "nets", "rules", "ranks"]
+    assert [line.split()[0] for line in lines] == ["recipes", "planes", "formats", "nets", "rules", "sets", "ranks"]
     is_error(run("list", "nest"), "unknown kind 'nest'; did you mean 'nets'?")
     is_error(run("list", "planes", "--planes", "seven"), "options of kifu list nets, got kifu list planes")
     is_error(run("list", "ranks", "3d"), "one table, got '3d'")
@@ -359,6 +359,8 @@ def test_errors_are_one_line(kgs: Path, tmp_path: Path, arguments: str, words: l
     [
         ("xyz", "kifu: unknown command 'xyz'; see kifu --help"),
         ("inspect x", "kifu: the command inspect is now kifu show"),
+        ("benchmark x", "kifu: the command benchmark is now kifu evaluate --set NAME"),
+        ("index x", "kifu: the command index is now part of kifu search and kifu explore"),
         ("planes seven", "kifu: the command planes is now kifu list planes"),
         ("ingets", "kifu: unknown command 'ingets'; did you mean 'ingest'? see kifu --help"),
         ("build --ouput x", "kifu: unknown option --ouput; did you mean --output? see kifu build --help"),

@@ -71,7 +71,6 @@ ELSEWHERE = {
     "mix": "see learn/test_mix.py",
     "problems": "needs a network of KataGo",
     "demo": "runs other commands",
-    "benchmark": "needs the games of a test set, see learn/test_benchmark.py",
 }
 RESUMES = "the same command resumes"
 SLOW = ("annotate", "build agz17", "compact", "evaluate", "explore", "show an example", "query", "stats")

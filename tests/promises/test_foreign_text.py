@@ -33,7 +33,7 @@ from nets import tiny_net
 safetensors = lazy_import("safetensors.torch")
 safe_open = lazy_import("safetensors")
 
-LONG = ("benchmark", "build", "evaluate", "explore", "list", "match", "query", "search", "show", "train")
+LONG = ("build", "evaluate", "explore", "list", "match", "query", "search", "show", "train")
 LIE = "kifu: all is well"
 EVIL = f"\x1b]0;owned\x07\x1b[5m\x08\t\x9b5m\u202e\u2028[link=x]:bomb:\r\n{LIE}"
 """A title, blinking text in both spellings, an erased character, reversed and marked-up text, and a forged line."""
@@ -443,14 +443,8 @@ def evaluate(world: Path, out: Path) -> Iterator[Arguments]:
     yield [world / f"{PATH}.zip", "--net", net, "--positions", 20]
     yield [world / f"{PATH}.parquet", "--net", net, "--overlap", EVIL]
     yield [world / f"{PATH}.parquet", "--net", world / f"odd{SUFFIX}"]
-
-
-@case
-def benchmark(world: Path, out: Path) -> Iterator[Arguments]:
-    net = world / f"net{EVIL}{SUFFIX}"
-    yield [world / f"{PATH}.zip", "--net", net]
-    yield [world / f"{PATH}.parquet", "--net", net, "--sets", EVIL, "-o", f"{{out}}/{EVIL}.md"]
-    yield ["--list", EVIL]
+    yield [world / f"{PATH}.zip", "--net", net, "--set", "all"]
+    yield [world / f"{PATH}.parquet", "--net", net, "--set", EVIL, "-o", f"{{out}}/{EVIL}.md"]
     (out / f"{EVIL}.json").write_text(json.dumps({"version": 1, "kifu": EVIL, "sets": [], EVIL: EVIL}))
     yield ["--compare", out / f"{EVIL}.json"]
 
@@ -591,7 +585,7 @@ def demo(world: Path, out: Path) -> Iterator[Arguments]:
 @case
 def list_(world: Path, out: Path) -> Iterator[Arguments]:
     yield [EVIL]
-    for kind in ("recipes", "rules", "planes", "formats", "nets", "ranks"):
+    for kind in ("recipes", "rules", "planes", "formats", "nets", "sets", "ranks"):
         yield from ([kind, name] for name in (EVIL, f"own+{EVIL}", f"own+opp+{EVIL}", f"b1c{EVIL}"))
     for path in (recipe(out / f"{EVIL}.toml"), *(world / f"{name}{PATH}.toml" for name in ("key", "latin"))):
         yield ["recipes", path]

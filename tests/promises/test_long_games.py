@@ -52,7 +52,7 @@ def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-NO_GAMES = {"benchmark", "demo", "fetch", "list", "serve"}
+NO_GAMES = {"demo", "fetch", "list", "serve"}
 """Commands that take no games of a user, or are tested below."""
 
 LINES = """
@@ -109,7 +109,7 @@ def test_commands(games: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         shown = run(name, *arguments)
         assert shown.code == int(name == "audit"), (name, arguments, shown.err)  # the files share games
         assert not any("unexpected" in line for line in shown.err)
-    assert "unexpected" not in run("benchmark", "games.parquet").err[-1]
+    assert "unexpected" not in run("evaluate", "games.parquet", "--set", "all").err[-1]
 
 
 AT = {"line": None}

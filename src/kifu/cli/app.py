@@ -54,7 +54,7 @@ _MODULES = {
     "corpus": ("ingest", "stats", "query", "split", "audit", "compact"),
     "search": ("search", "explore"),
     "datasets": ("build", "publish"),
-    "learning": ("train", "evaluate", "annotate", "mix", "predict", "export", "problems", "benchmark"),
+    "learning": ("train", "evaluate", "annotate", "mix", "predict", "export", "problems"),
     "play": ("gtp", "match"),
     "serve": ("serve",),
     "demo": ("demo",),
@@ -65,6 +65,7 @@ _MODULES = {
 _RENAMED = {
     **{each: f"kifu list {each}" for each in ("recipes", "planes", "formats", "nets", "ranks")},
     "inspect": "kifu show",
+    "benchmark": "kifu evaluate --set NAME",
     "index": "part of kifu search and kifu explore",
 }
 """Commands of version 0.17.0, and those that replace them."""

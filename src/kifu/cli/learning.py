@@ -1,13 +1,18 @@
-"""Commands for networks: train, evaluate, annotate, mix, predict, export, rank, benchmark."""
+"""Commands for networks: train, evaluate, annotate, mix, predict, export, problems."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+
+import click
+from click.core import ParameterSource
 
 from kifu.cli import options as opts
 from kifu.cli.app import Outcome, Plan, command, note_for_interrupt, progress
 from kifu.cli.options import Strings
+from kifu.errors import RecipeError
 from kifu.learn import PACKAGED
 
 _PANEL = "Networks"
@@ -76,6 +81,12 @@ def train(
 )
 @opts.sources
 @opts.nets
+@opts.option(
+    "--set sets", "NAME", "Measure on those games of a fixed set (see `kifu list sets`) that the sources hold; all: on"
+    " those of every set. Repeatable.", multiple=True,
+)  # fmt: skip
+@opts.flag("--compare", "Compare results of --set: each SOURCE is a file that --json wrote.")
+@opts.output("With --set or --compare: write a Markdown page that compares nets.", required=False)
 @opts.board(shown="the net's")
 @opts.flag("--legal", "Mask illegal moves.")
 @opts.symmetries
@@ -89,14 +100,20 @@ def train(
 @opts.output_file("--html", "Write a page with plots and boards.")
 @opts.jobs
 def evaluate(
-    sources: Strings, nets: Strings, board: str | None, legal: bool, symmetries: bool, passes: bool,
-    per_game: int | None, positions: int | None, seed: int, precision: str, overlap: str, server: str | None,
-    html: Path | None, jobs: int | None,
+    sources: Strings, nets: Strings, sets: Strings, compare: bool, output: Path | None, board: str | None, legal: bool,
+    symmetries: bool, passes: bool, per_game: int | None, positions: int | None, seed: int, precision: str,
+    overlap: str, server: str | None, html: Path | None, jobs: int | None,
 ) -> Outcome:  # fmt: skip
-    """Measure how well nets predict the moves of games.
+    """Measure how well nets predict the moves of games, or of fixed test sets.
 
-    Top-1, 3 and 5, likelihood and calibration are reported with 95 % intervals.
+    Top-1, 3 and 5, likelihood and calibration are reported with 95 % intervals. Training leaves the fixed sets out.
     """
+    if compare:
+        return _compare(sources, output)
+    if sets:
+        return _evaluate_sets(sources, nets or (PACKAGED[0],), sets, output, symmetries=symmetries, jobs=jobs)
+    if output is not None:
+        raise RecipeError(f"-o {output} needs --set or --compare; --html writes a page")
     from kifu.learn.evaluate import evaluate as evaluate_nets
     from kifu.learn.results import EvalOptions
     from kifu.report.evaluation import print_evaluation, write_page
@@ -105,6 +122,38 @@ def evaluate(
     evaluation = evaluate_nets(nets or [PACKAGED[0]], sources, options, jobs=jobs, progress=progress)
     write = None if html is None else partial(write_page, evaluation, html)
     return Outcome(lambda: print_evaluation(evaluation), evaluation, write=write)
+
+
+def _evaluate_sets(
+    sources: Strings, nets: Strings, sets: Strings, output: Path | None, *, symmetries: bool, jobs: int | None
+) -> Outcome:
+    from kifu.learn.benchmark import benchmark
+    from kifu.report.evaluation import compare, print_results
+
+    context, allowed = click.get_current_context(), ("sources", "nets", "sets", "output", "symmetries", "jobs")
+    for each in context.command.params:
+        chosen = context.get_parameter_source(each.name) == ParameterSource.COMMANDLINE
+        if chosen and each.name not in (*allowed, "json", "overwrite", "quiet", "verbose"):
+            raise RecipeError(f"a fixed set is measured in one way, so {each.opts[-1]} cannot be combined with --set")
+    names = () if sets == ("all",) else sets
+    result = benchmark(nets, sources, names, symmetries=symmetries, jobs=jobs, progress=progress)
+    return Outcome(lambda: print_results(result), result, write=_page(output, lambda: compare([result])))
+
+
+def _compare(paths: Strings, output: Path | None) -> Outcome:
+    from kifu.learn.results import read_results
+    from kifu.report.evaluation import compare
+
+    results = [read_results(path) for path in paths]
+    page = compare(results)
+    data = [each.model_dump(mode="json") for each in results]
+    return Outcome(page.rstrip("\n"), data, write=_page(output, lambda: page))
+
+
+def _page(output: Path | None, text: Callable[[], str]) -> Callable[[], object] | None:
+    from kifu.io import write_output
+
+    return None if output is None else lambda: write_output(output, text().encode())
 
 
 @command(
@@ -269,47 +318,3 @@ def problems(catalogue: Path, output: Path, net: str, where: str | None, count: 
     write_output(output, write_problems(found))
     report = f"{len(found)} problems from {tried:,} games"
     return Outcome.of_output(output, report, {"problems": len(found), "games": tried})
-
-
-@command(_PANEL, "kifu benchmark", "kifu benchmark --list kgs-2018q4@1", kernels=True)
-@opts.argument(
-    "arguments", "SOURCE", "Archives, folders, records or catalogues that hold the games.", shown="list the sets",
-    type=opts.PLACE, nargs=-1,
-)  # fmt: skip
-@opts.nets
-@opts.option("--sets", "SETS", "Benchmark sets, such as kgs-2016,kgs-2018q4.", shown="all in the sources")
-@opts.symmetries
-@opts.flag("--list listing", "List the hashes of the games of the set named instead of a net.")
-@opts.flag("--compare", "Compare results, files that --json wrote, instead of nets.")
-@opts.output("Write a Markdown page that compares the nets.", required=False)
-@opts.jobs
-def benchmark(
-    arguments: Strings, nets: Strings, sets: str | None, symmetries: bool, listing: bool, compare: bool,
-    output: Path | None, jobs: int | None,
-) -> Outcome:  # fmt: skip
-    """Measure nets on fixed, named test sets, which training leaves out.
-
-    With sources, nets are measured on the games of the sets that these hold.
-    """
-    from kifu.io import write_output
-    from kifu.learn.benchmark import benchmark as benchmark_nets
-    from kifu.learn.benchmark import load_set, set_names
-    from kifu.learn.results import read_results
-    from kifu.report.evaluation import compare as compare_results
-    from kifu.report.evaluation import print_results, print_sets
-
-    if compare:
-        results = [read_results(path) for path in arguments]
-        page = compare_results(results)
-        write = None if output is None else partial(write_output, output, page.encode())
-        return Outcome(page.rstrip("\n"), [each.model_dump(mode="json") for each in results], write=write)
-    if listing or not arguments:
-        found = [load_set(name) for name in (arguments or set_names())]
-        data = [each.model_dump(mode="json", exclude={"hashes"}) for each in found]
-        return Outcome("".join(each.listing() for each in found).rstrip("\n") if listing else print_sets, data)
-    names = [] if sets is None else [name.strip() for name in sets.split(",")]
-    result = benchmark_nets(
-        nets or [PACKAGED[0]], arguments, names, symmetries=symmetries, jobs=jobs, progress=progress
-    )
-    write = None if output is None else partial(write_output, output, compare_results([result]).encode())
-    return Outcome(lambda: print_results(result), result, write=write)

@@ -25,6 +25,7 @@ _KINDS = {
     "formats": "files that kifu reads and writes",
     "nets": "architectures of networks",
     "rules": "sets of cleaning rules",
+    "sets": "fixed sets of games to evaluate nets on",
     "ranks": "equally strong ranks of the 1990s in six places, see docs/ranks.md",
 }
 
@@ -32,10 +33,14 @@ _KINDS = {
 def _names_of_kind(ctx: click.Context) -> Iterable[str]:
     kinds: dict[str, opts.Names] = {
         "recipes": opts.recipe_names, "planes": opts.plane_names, "formats": opts.format_names,
-        "nets": _net_names, "rules": opts.rule_names,
+        "nets": _net_names, "rules": opts.rule_names, "sets": _set_names,
     }  # fmt: skip
     names = kinds.get(ctx.params["kind"], ())
     return names(ctx) if callable(names) else names
+
+
+def _set_names(ctx: click.Context) -> Iterable[str]:
+    return config_names("benchmarks")
 
 
 def _net_names(ctx: click.Context) -> Iterable[str]:
@@ -45,13 +50,13 @@ def _net_names(ctx: click.Context) -> Iterable[str]:
 @command("Reference", "kifu list", "kifu list recipes kgsgo-v2", "kifu list nets b10c128 --planes alphago48")
 @opts.argument("kind", "KIND", f"Kind of names: {', '.join(_KINDS)}.", shown="lists the kinds", names=_KINDS)
 @opts.argument(
-    "name", "NAME", "Show this recipe (also a .toml file), card, network (any bNcM, or a file of KataGo) or rules.",
+    "name", "NAME", "Show this recipe or rules (also a .toml file), card, network (any bNcM, or a file of KataGo) or list of games.",
     shown="lists all", type=opts.PLACE, names=_names_of_kind,
 )  # fmt: skip
 @opts.option("--planes", "PLANES", "Plane set of a network.", shown="the network's own", names=opts.plane_names)
 @opts.board(_BOARD)
 def list_(kind: str | None, name: str | None, planes: str | None, board: str) -> Outcome:
-    """List recipes, plane sets, formats, networks, cleaning rules or ranks, or show one."""
+    """List recipes, plane sets, formats, networks, rules, sets or ranks, or show one."""
     if kind is None:
         return _listed(_KINDS)
     if kind == "nets":
@@ -59,7 +64,7 @@ def list_(kind: str | None, name: str | None, planes: str | None, board: str) ->
     if (planes, board) != (None, _BOARD):
         raise RecipeError(f"--planes and --board are options of kifu list nets, got kifu list {kind}")
     listings: dict[str, Callable[[str | None], Outcome]] = {
-        "recipes": _recipes, "planes": _planes, "formats": _formats, "rules": _rules, "ranks": _ranks
+        "recipes": _recipes, "planes": _planes, "formats": _formats, "rules": _rules, "sets": _sets, "ranks": _ranks,
     }  # fmt: skip
     from kifu.registry import check_choice
 
@@ -94,6 +99,15 @@ def _tables(folder: str) -> dict[str, dict[str, Any]]:
 
 def _toml(text: str, data: Any) -> Outcome:
     return Outcome(text.expandtabs().rstrip("\n"), data)
+
+
+def _sets(name: str | None) -> Outcome:
+    from kifu.learn.benchmark import load_set, set_names
+    from kifu.report.evaluation import print_sets
+
+    found = [load_set(each) for each in ([name] if name else set_names())]
+    data = [each.model_dump(mode="json", exclude={"hashes"}) for each in found]
+    return Outcome(found[0].listing().rstrip("\n") if name else print_sets, data)
 
 
 def _ranks(name: str | None) -> Outcome:

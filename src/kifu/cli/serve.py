@@ -39,7 +39,7 @@ _END = "the server has ended"
 @opts.catalogues
 @opts.nets
 @opts.option(
-    "--report", "FILE", "A report to show: JSON of `kifu evaluate`, `benchmark` or `audit`. Repeatable.", shown="none",
+    "--report", "FILE", "A report to show: JSON of `kifu evaluate` or `audit`. Repeatable.", shown="none",
     type=opts.PATH, multiple=True,
 )  # fmt: skip
 @opts.option(

@@ -216,7 +216,7 @@ class TrainingRecipe(NamedConfig):
     games: Count | None = None
     """Maximum number of games to train on, chosen by hash, by default all that are not held out."""
     exclude_benchmarks: bool = True
-    """Neither train on nor validate with games that share the opening of a game of `kifu benchmark`."""
+    """Neither train on nor validate with games that share the opening of a game of `kifu evaluate --set`."""
     validation: Below1 = 0.05
     """Share of the games that is held out for validation, unless validation games are given."""
     validation_positions: Count = 20_000

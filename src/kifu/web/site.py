@@ -282,7 +282,7 @@ class Site:
 
         Args:
             nets: Nets as for `open_net`; None for the packaged net.
-            reports: Files that `kifu evaluate`, `kifu benchmark` and `kifu audit` wrote with `--json`.
+            reports: Files that `kifu evaluate` and `kifu audit` wrote with `--json`.
             records: The archives and folders that the catalogues were made from.
         """
         if not catalogues:

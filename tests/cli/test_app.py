@@ -114,7 +114,7 @@ def test_outputs_are_called_output_and_can_be_planned() -> None:
         options = {option for param in command.params for option in param.opts}
         assert ("--output" in options) == ("-o" in options)
         writes = name in (
-            "fetch", "ingest", "compact", "split", "convert", "build", "train", "annotate", "export", "match",
+            "fetch", "ingest", "split", "convert", "build", "train", "annotate", "export", "match",
         )  # fmt: skip
         assert ("--dry-run" in options) == writes
 
@@ -359,6 +359,8 @@ def test_errors_are_one_line(kgs: Path, tmp_path: Path, arguments: str, words: l
     [
         ("xyz", "kifu: unknown command 'xyz'; see kifu --help"),
         ("inspect x", "kifu: the command inspect is now kifu show"),
+        ("compact x", "kifu: the command compact is now kifu ingest --compact -o FOLDER"),
+        ("ingest -o x", "kifu: missing argument 'SOURCE...'; see kifu ingest --help"),
         ("benchmark x", "kifu: the command benchmark is now kifu evaluate --set NAME"),
         ("index x", "kifu: the command index is now part of kifu search and kifu explore"),
         ("planes seven", "kifu: the command planes is now kifu list planes"),
@@ -499,7 +501,7 @@ def test_dry_runs_list_inputs_and_outputs_and_write_nothing(kgs: Path, tmp_path:
         (["ingest", kgs, "-o", out], archives, [str(out)]),
         (["convert", kgs, "-o", out / "a.olf"], archives, [str(out / "a.olf")]),
         (["split", games, "-o", out], [f"{games}: 24 games"], [str(out / f"{s}.parquet") for s in SETS]),
-        (["compact", folder], [f"{folder}: 24 games"], [str(folder)]),
+        (["ingest", "--compact", "-o", folder], [f"{folder}: 24 games"], [str(folder)]),
         (["build", "katago", games, "-o", out, "--sets", "val"], [str(games)], [str(out / "val")]),
     ):
         planned = json.loads(run(*command, "--dry-run", "--json", "-").out)
@@ -554,7 +556,7 @@ def test_all_examples_run_in_the_order_of_the_help(tmp_path: Path, monkeypatch: 
 def test_quick_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     quick = {
-        "fetch", "show", "convert", "ingest", "query", "split", "audit", "compact", "search", "explore",
+        "fetch", "show", "convert", "ingest", "query", "split", "audit", "search", "explore",
         "build", "publish", "list",
     }  # fmt: skip
     for line in EXAMPLES:

@@ -467,7 +467,7 @@ def test_hostile_index_raises_a_one_line_error(copied: Path, name: str) -> None:
     assert str(copied) in str(error.value)
     assert "\n" not in str(error.value)
     assert len(str(error.value)) < 500
-    for command in (["show"], ["query", "SELECT 1"], ["compact"], ["stats"]):
+    for command in (["show"], ["query", "SELECT 1"], ["ingest", "--compact", "-o"], ["stats"]):
         done = run(*command, copied)
         assert (done.code, len(done.err)) == (2, 1)
     assert tree(copied) == before

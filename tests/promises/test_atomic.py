@@ -39,7 +39,7 @@ ROWS = {
     "ingest over another": Row(
         "ingest {games} -o out.parquet --overwrite", "out.parquet", before=("ingest {kgs} -o out.parquet",)
     ),
-    "compact": Row("compact out", "out", before=("ingest {kgs} -o out", "ingest {games} -o out")),
+    "ingest --compact": Row("ingest --compact -o out", "out", before=("ingest {kgs} -o out", "ingest {games} -o out")),
     "convert to OLF": Row("convert {kgs} -o out.olf", "out.olf"),
     "convert to SGF": Row("convert {kgs} -o out.sgf.bz2", "out.sgf.bz2"),
     "convert to zip": Row("convert {kgs} -o out.zip", "out.zip"),
@@ -73,7 +73,7 @@ ELSEWHERE = {
     "demo": "runs other commands",
 }
 RESUMES = "the same command resumes"
-SLOW = ("annotate", "build agz17", "compact", "evaluate", "explore", "show an example", "query", "stats")
+SLOW = ("annotate", "build agz17", "ingest --compact", "evaluate", "explore", "show an example", "query", "stats")
 NAMES = [*(name for name in ROWS if name not in SLOW), *slow(*SLOW)]
 
 

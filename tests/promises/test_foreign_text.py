@@ -274,6 +274,15 @@ def ingest(world: Path, out: Path) -> Iterator[Arguments]:
     yield [world / f"{PATH}.zip", "-o", parts, "--clean", EVIL]
     yield [world / f"{PATH}.zip", "-o", parts, "--set", f"{EVIL}=1"]
     yield [world / f"{PATH}.zip", "-o", parts, "--engine", EVIL]
+    merged = out / f"merged{EVIL}"
+    run("ingest", world / f"{PATH}.parquet", "-o", merged)
+    yield ["--compact", "-o", merged, "--dry-run"]
+    yield ["--compact", "-o", merged]
+    yield ["--compact", "-o", world / f"{PATH}.parquet"]
+    index = merged / "catalogue.json"
+    for change in ({EVIL: EVIL}, {"parts": [EVIL]}, {"clean": {EVIL: EVIL}}):
+        index.write_text(json.dumps(json.loads(read_small(index)) | change))
+        yield ["--compact", "-o", merged]
 
 
 @case
@@ -355,19 +364,6 @@ def explore(world: Path, out: Path) -> Iterator[Arguments]:
     parts = out / f"parts{EVIL}"
     run("ingest", games, "-o", parts)
     yield [parts]
-
-
-@case
-def compact(world: Path, out: Path) -> Iterator[Arguments]:
-    parts = out / f"parts{EVIL}"
-    run("ingest", world / f"{PATH}.parquet", "-o", parts)
-    yield [parts, "--dry-run"]
-    yield [parts]
-    yield [world / f"{PATH}.parquet"]
-    index = parts / "catalogue.json"
-    for change in ({EVIL: EVIL}, {"parts": [EVIL]}, {"clean": {EVIL: EVIL}}):
-        index.write_text(json.dumps(json.loads(read_small(index)) | change))
-        yield [parts]
 
 
 def recipe(path: Path) -> Path:

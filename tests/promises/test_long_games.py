@@ -57,7 +57,7 @@ NO_GAMES = {"demo", "fetch", "list", "serve"}
 
 LINES = """
 ingest big -o folder
-compact folder
+ingest --compact -o folder
 show big/00.sgf --move 65535 -o board.svg
 show big/passes.sgf
 convert big -o games.olf

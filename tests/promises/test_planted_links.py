@@ -39,7 +39,7 @@ MORE_COMMANDS = [
     "fetch sample -o new",
     "ingest kgs -o new.parquet --clean schraudolph",
     "ingest kgs -o new",
-    "compact corpus",
+    "ingest --compact -o corpus",
     "split games.parquet -o new",
     "query 'select * from games' games.parquet -o new.parquet",
     "stats games.parquet -o new.png --json new.json",

@@ -21,7 +21,7 @@ COMMANDS = [
     "query {sql} {parquet}",
     "split {parquet} -o {out}/sets",
     "split {games} -o {out}/sets --by {toml}",
-    "compact {any}",
+    "ingest --compact -o {any}",
     "search {any} X",
     "build agz17 {any} -o {out}/data",
     "build {toml} {games} -o {out}/data",

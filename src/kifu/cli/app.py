@@ -51,7 +51,7 @@ class _Context(click.Context):
 
 _MODULES = {
     "records": ("fetch", "show", "convert"),
-    "corpus": ("ingest", "stats", "query", "split", "audit", "compact"),
+    "corpus": ("ingest", "stats", "query", "split", "audit"),
     "search": ("search", "explore"),
     "datasets": ("build", "publish"),
     "learning": ("train", "evaluate", "annotate", "mix", "predict", "export", "problems"),
@@ -65,6 +65,7 @@ _MODULES = {
 _RENAMED = {
     **{each: f"kifu list {each}" for each in ("recipes", "planes", "formats", "nets", "ranks")},
     "inspect": "kifu show",
+    "compact": "kifu ingest --compact -o FOLDER",
     "benchmark": "kifu evaluate --set NAME",
     "index": "part of kifu search and kifu explore",
 }

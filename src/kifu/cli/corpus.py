@@ -1,4 +1,4 @@
-"""Commands for catalogues: ingest, stats, query, split, audit, compact."""
+"""Commands for catalogues: ingest, stats, query, split, audit."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from kifu.cli import options as opts
 from kifu.cli.app import Outcome, Plan, command, echo, progress
 from kifu.cli.options import Strings
 from kifu.errors import printable
+from kifu.text import Report
 
 _PANEL = "Corpus"
 
@@ -23,20 +24,22 @@ _QUERY_MEMORY = 3 << 30
     _PANEL,
     "kifu ingest sample -o games.parquet",
     "kifu ingest sample -o corpus --clean schraudolph",
+    "kifu ingest -o corpus --compact",
     kernels=True,
 )
-@opts.sources
+@opts.sources_or_none
 @opts.output("A new .parquet file, or a folder to create or extend.")
 @opts.clean
 @opts.overrides("the cleaning rules", "min_rating=36")
 @opts.overwrite
 @opts.strict
+@opts.flag("--compact", "Merge the partitions of a folder at the end, and find duplicates anew among all games.")
 @opts.jobs
 @opts.engine
 @opts.dry_run
 def ingest(
-    sources: Strings, output: Path, clean: str, set_: Strings, overwrite: bool, strict: bool, jobs: int | None,
-    engine: str, dry_run: bool,
+    sources: Strings, output: Path, clean: str, set_: Strings, overwrite: bool, strict: bool, compact: bool,
+    jobs: int | None, engine: str, dry_run: bool,
 ) -> Outcome:  # fmt: skip
     """Read and clean games into a catalogue.
 
@@ -45,19 +48,33 @@ def ingest(
     from kifu.cli.estimate import estimate_ingest
     from kifu.corpus.cleaning import load_cleaning_rules
     from kifu.corpus.ingest import ingest as ingest_games
-    from kifu.corpus.update import append, check_folder
+    from kifu.corpus.update import append, check_folder, check_partitioned
+    from kifu.corpus.update import compact as merge_partitions
 
     is_file = output.suffix.lower() == ".parquet"
+    if compact and (is_file or not sources):
+        check_partitioned(output)
+    if not sources and not compact:
+        raise click.UsageError("missing argument 'SOURCE...'", click.get_current_context())
     if not is_file:
         check_folder(output)
     write = ingest_games if is_file else append
     rules = load_cleaning_rules(clean, set_)
     if dry_run:
+        if not sources:
+            return Plan.of_catalogues([output], [output]).outcome()
         return Plan.of_sources(sources, [output], estimate_ingest(sources, rules, jobs)).outcome()
-    report = write(
-        sources, output, clean=rules, overwrite=overwrite, strict=strict, jobs=jobs, engine=engine, progress=progress
-    )
-    return Outcome.of_output(output, report)
+    reports: list[Report] = []
+    if sources:
+        reports += [
+            write(
+                sources, output, clean=rules, overwrite=overwrite, strict=strict, jobs=jobs, engine=engine,
+                progress=progress,
+            )
+        ]  # fmt: skip
+    if compact:
+        reports += [merge_partitions(output, jobs=jobs, engine=engine, progress=progress)]
+    return Outcome.of_output(output, "\n".join(map(str, reports)), reports[-1])
 
 
 @command(_PANEL, "kifu stats games.parquet", "kifu stats games.parquet -o games.png")
@@ -164,22 +181,3 @@ def audit(files: tuple[Path, ...], jobs: int | None, engine: str) -> Outcome:
 
     report = audit_sets(files, jobs=jobs, engine=engine, progress=progress)
     return Outcome(str(report), report, code=1 if report.leaks else 0)
-
-
-@command(_PANEL, "kifu compact corpus", "kifu compact corpus --dry-run", kernels=True)
-@opts.argument("folder", "FOLDER", "A partitioned catalogue.", type=opts.PATH)
-@opts.jobs
-@opts.engine
-@opts.dry_run
-def compact(folder: Path, jobs: int | None, engine: str, dry_run: bool) -> Outcome:
-    """Merge the partitions of a catalogue.
-
-    Duplicates are found anew among all games.
-    """
-    from kifu.corpus.update import check_partitioned
-    from kifu.corpus.update import compact as compact_partitions
-
-    check_partitioned(folder)
-    if dry_run:
-        return Plan.of_catalogues([folder], [folder]).outcome()
-    return Outcome.of_output(folder, compact_partitions(folder, jobs=jobs, engine=engine, progress=progress))

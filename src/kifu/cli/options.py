@@ -233,10 +233,12 @@ _NET = "A net: human, small, a run directory, a file (.safetensors, .onnx, .bin.
 _CATALOGUE = "made by `kifu ingest`."
 
 picture = output("Draw a picture into this .svg or .png file.", required=False)
-sources = argument(
-    "sources", "SOURCE", "Any mix of archives, folders, records and catalogues; - is standard input.", type=SOURCE,
-    nargs=-1,
+_sources = partial(
+    argument, "sources", "SOURCE", "Any mix of archives, folders, records and catalogues; - is standard input.",
+    type=SOURCE, nargs=-1,
 )  # fmt: skip
+sources = _sources()
+sources_or_none = _sources(required=False)
 catalogues = argument("catalogues", "CATALOGUE", f"Catalogues {_CATALOGUE}", type=PLACE, nargs=-1)
 catalogue = argument("catalogue", "CATALOGUE", f"A catalogue {_CATALOGUE}", type=PATH)
 recipe = argument(

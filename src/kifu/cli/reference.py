@@ -50,7 +50,7 @@ def _net_names(ctx: click.Context) -> Iterable[str]:
 @command("Reference", "kifu list", "kifu list recipes kgsgo-v2", "kifu list nets b10c128 --planes alphago48")
 @opts.argument("kind", "KIND", f"Kind of names: {', '.join(_KINDS)}.", shown="lists the kinds", names=_KINDS)
 @opts.argument(
-    "name", "NAME", "Show this recipe or rules (also a .toml file), card, network (any bNcM, or a file of KataGo) or list of games.",
+    "name", "NAME", "Show this recipe, rules (also a .toml file), card, network (also bNcM, a file of KataGo) or set.",
     shown="lists all", type=opts.PLACE, names=_names_of_kind,
 )  # fmt: skip
 @opts.option("--planes", "PLANES", "Plane set of a network.", shown="the network's own", names=opts.plane_names)

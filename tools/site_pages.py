@@ -26,7 +26,7 @@ from mkdocs.structure.pages import Page
 from nbclient import NotebookClient
 
 from kifu.cli import app
-from kifu.cli.app import Command
+from kifu.cli.app import PANELS, Command
 from kifu.planes.registry import DEFINITIONS, definition_table
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -164,10 +164,7 @@ def commands() -> Iterator[str]:
     if common:
         yield "All commands take these options:\n"
         yield from _table(common)
-    panels: dict[str, list[str]] = {}
-    for name, each in _commands().items():
-        panels.setdefault(each.panel, []).append(name)
-    for panel, names in panels.items():
+    for panel, names in PANELS.items():
         yield f"## {panel}\n"
         for name in names:
             command, context = _commands()[name], contexts[name]

@@ -17,6 +17,7 @@ from commands import COMMANDS, KIFU, Done, finish, first_line, is_error, on_term
 from kata_nets import small_net
 from kgs_archives import BROKEN, archive, records
 from kifu.assets import OTHER_FORMATS, config_names, read_titles
+from kifu.cli.app import PANELS
 from kifu.datasets.formats import FORMATS
 from kifu.datasets.manifest import read_manifest
 from kifu.katago.net_file import write_kata_net
@@ -77,7 +78,7 @@ def test_the_help_lists_every_command() -> None:
     done = run("--help")
     assert (done.code, done.err) == (0, [])
     lines = iter(done.out.splitlines())
-    for panel in ("Records", "Corpus", "Search", "Data sets", "Networks", "Play", "Reference"):
+    for panel in PANELS:
         assert f"{panel}:" in lines
     for name, command in COMMANDS.items():
         assert re.search(rf"^  {name} +{str(command.help).split()[0]}", done.out, re.MULTILINE)

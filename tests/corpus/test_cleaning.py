@@ -233,12 +233,12 @@ def test_each_repair_can_be_a_rule(name: str) -> None:
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("min_moves=-1", "min_moves: Input should be greater than or equal to 0 (it is -1)"),
+        ("min_moves=-1", "min_moves must be >= 0, got -1"),
         ("rules=chess", "rules: unknown rule set 'chess'; did you mean 'chinese'? available: records, japanese"),
         ('sizes=["19"]', "sizes: board must be like 19x19, got '19'"),
         ('repairs=["ko"]', "repairs: unknown repair 'ko'; available: truncated, junk_before, variations, "),
         ("nix=1", "nix: no such key; available: name, title, rules, illegal"),
-        ("illegal=keep", "illegal: Input should be 'drop' or 'cut'"),
+        ("illegal=keep", "illegal must be 'drop' or 'cut'"),
     ],
 )
 def test_invalid_rules_raise_one_line_errors(override: str, message: str) -> None:

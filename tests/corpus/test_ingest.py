@@ -152,7 +152,7 @@ def test_command_prints_the_report(sources: dict[str, Path], tmp_path: Path) -> 
     [
         ("--clean nix", "unknown set of cleaning rules 'nix'; available: legal, schraudolph, training"),
         ("--clean nix.toml", "nix.toml"),
-        ("--set min_moves=-1", "min_moves: Input should be greater than or equal to 0 (it is -1)"),
+        ("--set min_moves=-1", "min_moves must be >= 0, got -1"),
         ("--set min_moves", "'min_moves'"),
     ],
 )

@@ -102,7 +102,7 @@ def change_index(path: Path, **changes: Any) -> None:
     [
         ({"format": "tokens@2"}, "lists format 'tokens@2', expected 'tokens@1'"),
         ({"games": 5}, "offsets.npy does not begin with the header"),
-        ({"tokens": -1}, "tokens: Input should be greater"),
+        ({"tokens": -1}, "tokens must be >="),
         ({"width": 300}, "board size 300 x 19"),
         ({"metadata": ["elo"]}, "'elo'"),
         ({"vocabulary": ["a"]}, "lists another vocabulary"),

@@ -403,7 +403,7 @@ def test_kata_net_without_torch(tmp_path: Path, kata_onnx: bytes) -> None:
         (b"katago.metadataVersion\x12\x011", b"katago.metadataVersion\x12\x012", "katago.metadataVersion: "),
         (b"katago.metaEncoderVersion", b"katago.metaEncoderVersiox", "katago.metaEncoderVersiox: Extra inputs"),
         (b"katago.modelVersion\x12\x018", b"katago.modelVersion\x12\x017", "katago.modelVersion: "),
-        (b"katago.build.nnXLen", b"katago.info.nnXLenx", "katago.build.nnXLen: Field required"),
+        (b"katago.build.nnXLen", b"katago.info.nnXLenx", "katago.build.nnXLen is missing"),
         (b"OutputOwnership", b"OutputOwnershiq", "cannot be evaluated: 'OutputOwnership'"),
         (b"katago.numPolicyChannels\x12\x011", b"katago.numPolicyChannels\x12\x01x", "katago.numPolicyChannels: "),
     ],

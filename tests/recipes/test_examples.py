@@ -326,9 +326,9 @@ ERRORS: list[tuple[dict[str, Any], str]] = [
     ({"split": "hsh"}, "unknown split 'hsh'; did you mean 'hash'? available: hash"),
     ({"split": SPLIT, "sets": ["tst"]}, "unknown set 'tst'; did you mean 'test'? available: train, test"),
     ({"split": {"kind": "hash", "sets": {"../x": 1.0}}}, "set name '../x' is not a plain file name"),
-    ({"order": "shufled"}, "order: Input should be 'corpus' or 'shuffled' (it is \"shufled\")"),
+    ({"order": "shufled"}, "order must be 'corpus' or 'shuffled', got \"shufled\""),
     ({"positions": {"per_gme": 3}}, "positions.per_gme"),
-    ({"seed": -1}, "seed: Input should be greater than or equal to 0"),
+    ({"seed": -1}, "seed must be >= 0"),
     ({"lables": ["move"]}, "lables: no such key; did you mean 'labels'?"),
     ({"positions": {"min_pli": 3}}, "positions.min_pli: no such key; did you mean 'positions.min_ply'?"),
 ]

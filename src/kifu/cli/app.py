@@ -49,18 +49,16 @@ class _Context(click.Context):
     formatter_class = _Formatter
 
 
-_MODULES = {
-    "records": ("fetch", "show", "convert"),
-    "corpus": ("ingest", "stats", "query", "split", "audit"),
-    "search": ("search", "explore"),
-    "datasets": ("build", "publish"),
-    "learning": ("train", "evaluate", "annotate", "mix", "predict", "export", "problems"),
-    "play": ("gtp", "match"),
-    "serve": ("serve",),
-    "demo": ("demo",),
-    "reference": ("list",),
+PANELS = {
+    "Begin": {"demo": "demo", "fetch": "records", "list": "reference"},
+    "Look at files": {"show": "records", "convert": "records"},
+    "Make a corpus of games": dict.fromkeys(("ingest", "stats", "query", "split", "audit"), "corpus"),
+    "Search a corpus": {"search": "search", "explore": "search", "serve": "serve"},
+    "Make data sets": {"build": "datasets", "publish": "datasets"},
+    "Train and measure nets": dict.fromkeys(("train", "evaluate", "annotate", "mix", "export"), "learning"),
+    "Predict and play": {"predict": "learning", "problems": "learning", "gtp": "play", "match": "play"},
 }
-"""The commands of each module, in the order of the help. A module registers them when it is imported."""
+"""The panels of the help, and the module of each command, which registers it when it is imported."""
 
 _RENAMED = {
     **{each: f"kifu list {each}" for each in ("recipes", "planes", "formats", "nets", "ranks")},
@@ -85,27 +83,24 @@ class Group(click.Group):
 
     def list_commands(self, ctx: click.Context | None) -> list[str]:
         """Return the names of the commands."""
-        return [name for names in _MODULES.values() for name in names]
+        return [name for panel in PANELS.values() for name in panel]
 
     def get_command(self, ctx: click.Context | None, cmd_name: str) -> Command | None:
         """Return a command."""
-        for module, names in _MODULES.items():
-            if cmd_name in names:
-                import_module(f"kifu.cli.{module}")
+        for panel in PANELS.values():
+            if cmd_name in panel:
+                import_module(f"kifu.cli.{panel[cmd_name]}")
         command = self.commands.get(cmd_name)
         assert command is None or isinstance(command, Command)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the names and summaries of the commands by panel."""
-        panels: dict[str, list[tuple[str, str]]] = {}
         indent = max(map(len, self.list_commands(ctx)))
-        for name in self.list_commands(ctx):
-            if each := self.get_command(ctx, name):
-                panels.setdefault(each.panel, []).append((name.ljust(indent), str(each.help).partition("\n")[0]))
-        for panel, rows in panels.items():
+        for panel, names in PANELS.items():
             with formatter.section(panel):
-                formatter.write_dl(rows)
+                commands = [(name.ljust(indent), self.get_command(ctx, name)) for name in names]
+                formatter.write_dl([(name, str(each and each.help).partition("\n")[0]) for name, each in commands])
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command and return its exit code."""
@@ -119,17 +114,14 @@ class Command(click.Command):
     """A command that delivers the outcome of its function, with the options that are common to all.
 
     Attributes:
-        panel: Heading under which the help of kifu lists it.
         examples: Command lines that run one after another in an empty directory, beside a folder `sample`.
     """
 
     context_class = _Context
 
-    def __init__(
-        self, *, panel: str, examples: Sequence[str], kernels: bool, has_result: bool, **settings: Any
-    ) -> None:
+    def __init__(self, *, examples: Sequence[str], kernels: bool, has_result: bool, **settings: Any) -> None:
         super().__init__(**settings)
-        self.panel, self.examples, self._kernels = panel, examples, kernels
+        self.examples, self._kernels = examples, kernels
         self._protects = has_result and all(each.name != "overwrite" for each in self.params)
         self.params += [*[_JSON] * has_result, *[_OVERWRITE] * self._protects, *_VERBOSITY]
 
@@ -192,9 +184,7 @@ def app(context: click.Context) -> None:
 Function = TypeVar("Function", bound=Callable[..., "Outcome | None"])
 
 
-def command(
-    panel: str, *examples: str, kernels: bool = False, has_result: bool = True
-) -> Callable[[Function], Function]:
+def command(*examples: str, kernels: bool = False, has_result: bool = True) -> Callable[[Function], Function]:
     """Register a command, see `Command`.
 
     Args:
@@ -205,7 +195,7 @@ def command(
     def register(function: Function) -> Function:
         settings = {"help": inspect.getdoc(function), "kernels": kernels, "has_result": has_result}
         name = function.__name__.rstrip("_")
-        app.command(name, cls=Command, panel=panel, examples=examples, **settings)(function)
+        app.command(name, cls=Command, examples=examples, **settings)(function)
         return function
 
     return register

@@ -11,17 +11,14 @@ import click
 from kifu.cli import options as opts
 from kifu.cli.app import Outcome, Plan, command, echo, progress
 from kifu.cli.options import Strings
-from kifu.errors import printable
+from kifu.errors import RecipeError, printable
 from kifu.text import Report
-
-_PANEL = "Corpus"
 
 _QUERY_MEMORY = 3 << 30
 """Maximum number of bytes that a query may allocate; sorting 650,000 whole games with 64 threads takes 2.4 GB."""
 
 
 @command(
-    _PANEL,
     "kifu ingest sample -o games.parquet",
     "kifu ingest sample -o corpus --clean schraudolph",
     "kifu ingest -o corpus --compact",
@@ -30,7 +27,7 @@ _QUERY_MEMORY = 3 << 30
 @opts.sources_or_none
 @opts.output("A new .parquet file, or a folder to create or extend.")
 @opts.clean
-@opts.overrides("the cleaning rules", "min_rating=36")
+@opts.overrides("the cleaning rules", "min_rating=5d")
 @opts.overwrite
 @opts.strict
 @opts.flag("--compact", "Merge the partitions of a folder at the end, and find duplicates anew among all games.")
@@ -77,7 +74,7 @@ def ingest(
     return Outcome.of_output(output, "\n".join(map(str, reports)), reports[-1])
 
 
-@command(_PANEL, "kifu stats games.parquet", "kifu stats games.parquet -o games.png")
+@command("kifu stats games.parquet", "kifu stats games.parquet -o games.png")
 @opts.catalogues
 @opts.picture
 @opts.jobs
@@ -97,7 +94,6 @@ def stats(catalogues: Strings, output: Path | None, jobs: int | None, engine: st
 
 
 @command(
-    _PANEL,
     'kifu query "select year, count(*) from kept group by year" games.parquet',
     'kifu query "select * from kept where n_moves > 250" games.parquet -o long.csv',
 )
@@ -113,10 +109,13 @@ def query(sql: str, catalogues: Strings, output: Path | None, rows: int, jobs: i
 
     A result that has all columns of a catalogue can be written as one.
     """
+    from kifu.corpus.catalogue import is_catalogue
     from kifu.corpus.query import check_suffix
     from kifu.corpus.query import query as run_query
     from kifu.report.tables import print_head
 
+    if is_catalogue(sql):
+        raise RecipeError(f"{sql} is a catalogue: the SQL comes first, in quotes")
     to_screen = output == Path("-")
     if output is not None and not to_screen:
         check_suffix(output)
@@ -137,7 +136,6 @@ def query(sql: str, catalogues: Strings, output: Path | None, rows: int, jobs: i
 
 
 @command(
-    _PANEL,
     "kifu split games.parquet -o sets",
     "kifu split games.parquet -o sets --set split.seed=1 --dry-run",
     kernels=True,
@@ -164,7 +162,6 @@ def split(catalogues: Strings, output: Path, by: str, set_: Strings, overwrite: 
 
 
 @command(
-    _PANEL,
     "kifu audit sets/train.parquet sets/test.parquet",
     "kifu audit sets/train.parquet sets/test.parquet --json audit.json",
     kernels=True,

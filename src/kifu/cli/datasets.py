@@ -8,11 +8,8 @@ from kifu.cli import options as opts
 from kifu.cli.app import Outcome, Plan, command, progress
 from kifu.cli.options import Strings
 
-_PANEL = "Data sets"
-
 
 @command(
-    _PANEL,
     "kifu build kgsgo-v2 sample -o data --sets test --set until=2025",
     "kifu build katago sample -o kata --dry-run",
     kernels=True,
@@ -55,7 +52,6 @@ def build(
 
 
 @command(
-    _PANEL,
     "kifu publish games.parquet -o published --license cc0-1.0",
     "kifu publish sets -o published-2 --previous published",
     kernels=True,

@@ -15,11 +15,8 @@ from kifu.cli.options import Strings
 from kifu.errors import RecipeError
 from kifu.learn import PACKAGED
 
-_PANEL = "Networks"
-
 
 @command(
-    _PANEL,
     "kifu train quick-cpu sets/train.parquet -o run --set validation=0.1 --time 30s",
     "kifu train small sample -o small --set batch_size=128 --dry-run",
     kernels=True,
@@ -74,7 +71,6 @@ def train(
 
 
 @command(
-    _PANEL,
     "kifu evaluate sets/test.parquet --net run --positions 300",
     "kifu evaluate sets/test.parquet --net run --positions 300 --html run.html",
     kernels=True,
@@ -157,7 +153,6 @@ def _page(output: Path | None, text: Callable[[], str]) -> Callable[[], object] 
 
 
 @command(
-    _PANEL,
     "kifu annotate sets/test.parquet -o moves.parquet --net run --net small",
     "kifu annotate sets/test.parquet -o moves.parquet --dry-run",
     kernels=True,
@@ -200,7 +195,6 @@ def annotate(
 
 
 @command(
-    _PANEL,
     "kifu mix sets/validation.parquet --net human --net small -o people.mix",
     "kifu mix sets/test.parquet --net human --net small -o few.mix --positions 99",
     kernels=True,
@@ -233,7 +227,6 @@ def mix(
 
 
 @command(
-    _PANEL,
     "kifu predict sample --game 3 --move 57",
     "kifu predict sample --net run --game 3 --move 57 -o heat.png",
     kernels=True,
@@ -269,7 +262,7 @@ def predict(
     return Outcome(describe(found, plies, predicted, top), data)
 
 
-@command(_PANEL, "kifu export run -o net.onnx", "kifu export run -o net.onnx --dry-run")
+@command("kifu export run -o net.onnx", "kifu export run -o net.onnx --dry-run")
 @opts.checkpoint
 @opts.output("The file to write: net.onnx, net.safetensors of half the size, or net.bin.gz for KataGo.")
 @opts.dry_run
@@ -287,7 +280,6 @@ def export(checkpoint: str, output: Path, dry_run: bool) -> Outcome:
 
 
 @command(
-    _PANEL,
     "kifu problems games.parquet -o problems.sgf --net net.bin.gz",
     "kifu problems games.parquet -o some.sgf --net net.bin.gz --count 3",
     kernels=True,

@@ -8,11 +8,8 @@ from kifu.cli import options as opts
 from kifu.cli.app import Outcome, Plan, command, note_for_interrupt, progress
 from kifu.learn import PACKAGED
 
-_PANEL = "Play"
 
-
-@command(
-    _PANEL, "echo genmove black | kifu gtp", "echo genmove black | kifu gtp --net run --temperature 0.5",
+@command("echo genmove black | kifu gtp", "echo genmove black | kifu gtp --net run --temperature 0.5",
     kernels=True, has_result=False,
 )  # fmt: skip
 @opts.net
@@ -53,7 +50,6 @@ def gtp(
 
 
 @command(
-    _PANEL,
     'kifu match run "kifu gtp" -o match --games 2 --board 9x9',
     'kifu match run "kifu gtp" -o other --move-time 10s --dry-run',
     kernels=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,15 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kifu.cli import options as opts
-from kifu.cli.app import Outcome, Plan, command, progress
+from kifu.cli.app import Outcome, Plan, command, echo, progress
 from kifu.cli.options import Strings
 from kifu.errors import FormatError, RecipeError, printable
 from kifu.learn import PACKAGED
 
 if TYPE_CHECKING:
     from kifu.records.paths import AnyPath
-
-_PANEL = "Records"
 
 
 def _collection_names(ctx: click.Context) -> Iterable[str]:
@@ -26,7 +25,7 @@ def _collection_names(ctx: click.Context) -> Iterable[str]:
     return ("sample", *COLLECTIONS)
 
 
-@command(_PANEL, "kifu fetch", "kifu fetch sample -o sample", "kifu fetch sample -o sample --dry-run")
+@command("kifu fetch", "kifu fetch sample -o sample", "kifu fetch sample -o sample --dry-run")
 @opts.argument(
     "collection", "COLLECTION", "A collection, such as kgs, ogs or fox, or sample, the bundled archive.",
     shown="lists all", names=_collection_names,
@@ -63,8 +62,7 @@ def fetch(
     return collections.fetch(collection, output or Path(collection), choice, index, dry_run=dry_run or listing)
 
 
-@command(
-    _PANEL, "kifu show sample --game 3 --move 57", "kifu show sample --game 3 -o board.svg", "kifu show sample",
+@command("kifu show sample --game 3 --move 57", "kifu show sample --game 3 -o board.svg", "kifu show sample",
     kernels=True,
 )  # fmt: skip
 @opts.argument(
@@ -125,9 +123,11 @@ def _drawn(text: str, data: Any, output: Path | None, draw: Callable[[Path], Non
     return Outcome(f"{text}\ndrew {printable(output)}", data, summary=True)
 
 
-@command(_PANEL, "kifu convert sample -o games.olf.gz", "kifu convert sample -o games.zip --dry-run", kernels=True)
+@command("kifu convert sample -o games.olf.gz", "kifu convert sample -o games.zip --dry-run", kernels=True)
 @opts.sources
-@opts.output("The file to write: .olf or .sgf, optionally followed by .gz or .bz2, or .zip of .sgf files.")
+@opts.output(
+    "The file to write: .olf or .sgf, optionally followed by .gz or .bz2, or .zip of .sgf files; - prints SGF."
+)
 @opts.overwrite
 @opts.strict
 @opts.jobs
@@ -140,8 +140,20 @@ def convert(sources: Strings, output: Path, overwrite: bool, strict: bool, jobs:
     from kifu.convert import check_suffix
     from kifu.convert import convert as convert_games
 
-    check_suffix(output)
+    to_screen = output == Path("-")
+    if not to_screen:
+        check_suffix(output)
     if dry_run:
         return Plan.of_sources(sources, [output]).outcome()
-    report = convert_games(sources, output, overwrite=overwrite, strict=strict, jobs=jobs, progress=progress)
-    return Outcome.of_output(output, report)
+    if not to_screen:
+        report = convert_games(sources, output, overwrite=overwrite, strict=strict, jobs=jobs, progress=progress)
+        return Outcome.of_output(output, report)
+    from tempfile import TemporaryDirectory
+
+    with TemporaryDirectory(prefix="kifu-") as folder:
+        path = Path(folder, "games.sgf")
+        report = convert_games(sources, path, strict=strict, jobs=jobs, progress=progress)
+        with path.open("rb") as file:
+            while data := file.read(1 << 20):
+                echo(data.decode()) if sys.stdout.isatty() else click.echo(data, nl=False)
+    return Outcome(None, report)

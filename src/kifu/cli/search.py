@@ -10,7 +10,6 @@ from kifu.cli.app import Outcome, command, progress
 from kifu.cli.options import Strings
 from kifu.errors import OutputError
 
-_PANEL = "Search"
 _COLORS = ("black", "white")
 _SPELLINGS = (
     "moves such as Q16 D4, a diagram, GAME@MOVE of the catalogue, FILE.sgf@MOVE, a file with any of these, or - for"
@@ -23,7 +22,6 @@ _years = opts.option("--years", "MOVE", "Count a continuation by year: its lette
 
 
 @command(
-    _PANEL,
     "kifu search games.parquet '+----/|..../|..../|...X'",
     "kifu search games.parquet '.XO/XO.' --next black -o pattern.svg",
     "kifu search games.parquet Q16 R14 -o found.parquet",
@@ -87,7 +85,6 @@ def search(
 
 
 @command(
-    _PANEL,
     "kifu explore games.parquet Q16 D4",
     "kifu explore games.parquet --years R16 -o years.svg",
     kernels=True,

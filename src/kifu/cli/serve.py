@@ -32,8 +32,7 @@ _STOP_SECONDS = 1.8
 _END = "the server has ended"
 
 
-@command(
-    "Play", "kifu serve games.parquet", "kifu serve games.parquet --net small --net run --port 0", kernels=True,
+@command("kifu serve games.parquet", "kifu serve games.parquet --net human --net small --port 0", kernels=True,
     has_result=False,
 )  # fmt: skip
 @opts.catalogues

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -50,7 +51,13 @@ def one_line(text: str) -> str:
     return text
 
 
-BoardSize = Annotated[str, Field(pattern=r"^[1-9]\d?x[1-9]\d?$")]
+def _board_size(text: str) -> str:
+    if not re.fullmatch(r"[1-9]\d?x[1-9]\d?", text, re.ASCII):
+        raise ValueError(f"a board size is like 19x19, got {text!r}")
+    return text
+
+
+BoardSize = Annotated[str, AfterValidator(_board_size)]
 """Width and height of a board, such as "19x19"; `kifu.point.parse_board` parses it."""
 
 Line = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(one_line)]
@@ -124,8 +131,8 @@ _EXPECTED = {
     "string_pattern_mismatch": "like {pattern}",
     "string_too_short": "text of {min_length} or more characters",
     "string_too_long": "text of at most {max_length} characters",
-    "too_short": "a list of {min_length} or more values",
-    "too_long": "a list of at most {max_length} values",
+    "too_short": "{min_length} or more values",
+    "too_long": "at most {max_length} values",
     "int": "an integer",
     "float": "a number",
     "finite": "a finite number",

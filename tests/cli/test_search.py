@@ -348,13 +348,12 @@ def test_the_first_search_makes_an_index(catalogue: Path, tmp_path: Path) -> Non
         assert open_index(copy).header.rows == 1
 
 
-@pytest.mark.parametrize("data", [b"", b"x" * 5000])
-def test_a_foreign_file_in_place_of_the_index_stays(catalogue: Path, tmp_path: Path, data: bytes) -> None:
+def test_a_foreign_file_in_place_of_the_index_stays(catalogue: Path, tmp_path: Path) -> None:
     copy, index = Path(shutil.copy(catalogue, tmp_path)), tmp_path / "games.parquet.search"
-    index.write_bytes(data)
+    index.write_bytes(data := b"x" * 5000)
     done = run("search", copy, "X")
     assert (done.code, done.out) == (0, run("search", catalogue, "X").out)
-    assert done.err[1].startswith(f"kifu: searching without an index: {index} exists")
+    assert any(line.startswith(f"kifu: searching without an index: {index} exists") for line in done.err)
     assert index.read_bytes() == data
 
 
@@ -382,7 +381,7 @@ def commands() -> list[list[str]]:
 
 def test_commands_parse() -> None:
     parsed = [COMMANDS[name].make_context(name, arguments) for name, *arguments in commands()]
-    assert len(parsed) >= 11
+    assert len(parsed) >= 10
     assert {context.info_name for context in parsed} >= {"search", "explore"}
     assert FILES.keys() == {"china.txt", "ladder.txt"}
 

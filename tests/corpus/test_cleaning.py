@@ -293,3 +293,9 @@ def test_rules_applied_anew_know_new_programs(tmp_path: Path) -> None:
     assert rows.columns["black_program"].to_pylist() == rows.columns["white_program"].to_pylist() == [True]
     assert rows.columns["program"].to_pylist() == ["white: list; black: pattern me[0-9]"]
     assert rows.drop.tolist() == [DropReason.PROGRAM]
+
+
+def test_a_rating_may_be_a_rank() -> None:
+    assert load_cleaning_rules("training", ["min_rating=6d"]) == load_cleaning_rules("training", ["min_rating=37"])
+    with pytest.raises(RecipeError, match="min_rating: a rank is 30k to 1k, 1d to 9d or 1p to 9p, got '6x'"):
+        load_cleaning_rules("training", ["min_rating=6x"])

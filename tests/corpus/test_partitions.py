@@ -567,9 +567,9 @@ ABSENT = object()
     [
         ({"new_rule": None}, "new_rule: no such key"),
         ({"new_rule": [1]}, "new_rule: no such key"),
-        ({"name": None}, "name: "),
-        ({"duplicates": "some"}, "duplicates: "),
-        ({"min_moves": "ten"}, "min_moves: "),
+        ({"name": None}, "name must be text, got null"),
+        ({"duplicates": "some"}, "duplicates must be "),
+        ({"min_moves": "ten"}, "min_moves must be an integer"),
         ({"sizes": ["x"]}, "sizes: "),
         ({"x\ny": 1}, r"x\ny: no such key"),
         ({"duplicates": ABSENT}, "clean lacks cleaning rules"),

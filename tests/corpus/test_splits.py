@@ -267,8 +267,8 @@ def test_command_prints_the_output(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ("split.sets={}", "split hash: split.hash.sets: Dictionary should have at least 1 item"),
-        ("split.kind=moon", "split hash: split: Input tag 'moon'"),
+        ("split.sets={}", "split hash: split.sets must be 1 or more values, got {}"),
+        ("split.kind=moon", "split hash: split.kind must be 'hash', 'player', 'date', 'archive', 'list', got \"moon\""),
         ('split.sets={"../x"=1.0}', "set '../x' of split hash is not a valid file name"),
     ],
 )

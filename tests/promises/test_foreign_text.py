@@ -226,7 +226,7 @@ def test_texts_of_other_libraries_are_printable(world: Path) -> None:
         mock.patch.object(logging.root, "handlers", []),
         warnings.catch_warnings(action="always"),
     ):
-        _, err = shown(["show", world / f"{PATH}.zip", "--verbose"], terminal=False)
+        _, err = shown(["show", world / f"{PATH}.zip", "--game", 1, "--verbose"], terminal=False)
     line = EVIL.encode("unicode_escape").decode()
     assert [each for each in err.splitlines() if not each.startswith("  ")] == [
         f"kifu: UserWarning: {line}", line, f"kifu: {line}",

@@ -306,7 +306,7 @@ ERRORS: list[tuple[dict[str, Any], str]] = [
     ({"labels": ["move", "next1"]}, f"requires k from 2 to {MAX_NEXT}"),
     ({"labels": ["move", "move"]}, "label 'move' is listed twice"),
     ({"labels": ["ply"]}, "at least one label besides"),
-    ({"labels": []}, "labels: Tuple should have at least 1 item"),
+    ({"labels": []}, "labels must be 1 or more values, got []"),
     (
         {"format": "parket"},
         "unknown format 'parket'; did you mean 'parquet'? available: npy@1, book-npy@1, parquet@1, hdf5@2",
@@ -316,7 +316,7 @@ ERRORS: list[tuple[dict[str, Any], str]] = [
     ({"format": "hdf5", "labels": ["result"]}, "hdf5@2 needs the label move; got result"),
     ({"format": "hdf5", "positions": {"passes": True}}, "hdf5@2 cannot store a pass as the next move"),
     ({"format": "hdf5", "planes": "one-plane"}, "hdf5@2 stores planes of 0 and 1 only"),
-    ({"board": "19"}, "board: String should match pattern"),
+    ({"board": "19"}, "board: a board size is like 19x19, got"),
     ({"board": "26x26"}, "26"),
     (
         {"board": "25x25", "planes": "clark8"},

@@ -331,7 +331,7 @@ def test_the_recipe() -> None:
             "kind must be one of 'examples', 'katago', 'olf-archive', 'tokens', 'training', or left out; got 'heap'",
         ),
         ("clean=none", "unknown set of cleaning rules 'none'; available: legal, schraudolph, training"),
-        ("clean=3", "clean: "),
+        ("clean=3", "clean must be a table, got 3"),
         ("sets=3", "sets: "),
     ],
 )

@@ -149,7 +149,7 @@ def test_the_first_rows_of_games(made: Path) -> None:
         last = len(data) - 1
     assert "entry 4, move 60" in run("show", made / V2, "--row", last).out
     fails(run("show", made / V2, "--row", last + 1), f"row must be within 0 to {last}")
-    fails(run("show", made / V2, "--row", -1), f"row must be within 0 to {last}")
+    fails(run("show", made / V2, "--row", -1), "--row must be a whole number >= 0")
 
 
 def test_a_row_beyond_its_manifest(made: Path, tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def _lines(err: str) -> list[str]:
 
 def run(*arguments: object) -> Done:
     """Runs a command in this process, and restores the log, whose level depends on --quiet and --verbose."""
-    out, err, code = io.StringIO(), io.StringIO(), 0
+    out, err, code = io.TextIOWrapper(io.BytesIO(), "utf-8", newline="", write_through=True), io.StringIO(), 0
     with (
         mock.patch.object(sys, "argv", ["kifu", *map(str, arguments)]),
         mock.patch.dict(os.environ, _PLAIN),
@@ -82,7 +82,7 @@ def run(*arguments: object) -> Done:
         finally:
             _LOG.handlers = []
             _LOG.setLevel(logging.NOTSET)
-    return Done(code, out.getvalue(), _lines(err.getvalue()))
+    return Done(code, out.buffer.getvalue().decode(), _lines(err.getvalue()))
 
 
 def start(*arguments: object, stdout: int = subprocess.PIPE, **environment: str) -> subprocess.Popen[str]:

@@ -14,6 +14,7 @@ from kifu.corpus.catalogue import is_catalogue
 from kifu.corpus.sources import read
 from kifu.errors import DropReason, FormatError, GameError, SourceError, join_lines, printable
 from kifu.go.board import Board
+from kifu.learn import ONNX_SUFFIX, SUFFIX
 from kifu.point import BLACK, NO_POINT, POINT_MASK, WHITE, WHITE_BIT, to_gtp
 from kifu.records.game import Game, games_in
 from kifu.records.games import LeftOut
@@ -31,7 +32,7 @@ class SelectedGame:
 
 def is_record(path: AnyPath) -> bool:
     """Return True if a path is a file of one game, which was kept."""
-    if isinstance(path, Path) and (path.is_dir() or is_catalogue(path)):
+    if isinstance(path, Path) and (path.is_dir() or path.suffix in (SUFFIX, ONNX_SUFFIX) or is_catalogue(path)):
         return False
     try:
         games = list(islice(games_in([path], LeftOut()), 2))

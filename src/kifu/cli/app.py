@@ -149,6 +149,7 @@ class Command(click.Command):
             from kifu.kernel import announce_compilation
 
             announce_compilation()
+        assert self.callback is not None
         outcome: Outcome | None = ctx.invoke(self.callback, **arguments)
         if outcome is not None:
             _deliver(outcome, json)

@@ -10,7 +10,6 @@ import click
 
 from kifu.cli import options as opts
 from kifu.cli.app import Outcome, Plan, command, echo, progress
-from kifu.cli.options import Strings
 from kifu.errors import RecipeError, printable
 from kifu.text import Report
 
@@ -35,7 +34,7 @@ _QUERY_MEMORY = 3 << 30
 @opts.engine
 @opts.dry_run
 def ingest(
-    sources: Strings, output: Path, clean: str, set_: Strings, overwrite: bool, strict: bool, compact: bool,
+    sources: opts.Strings, output: Path, clean: str, set_: opts.Strings, overwrite: bool, strict: bool, compact: bool,
     jobs: int | None, engine: str, dry_run: bool,
 ) -> Outcome:  # fmt: skip
     """Read and clean games into a catalogue.
@@ -79,7 +78,7 @@ def ingest(
 @opts.picture
 @opts.jobs
 @opts.engine
-def stats(catalogues: Strings, output: Path | None, jobs: int | None, engine: str) -> Outcome:
+def stats(catalogues: opts.Strings, output: Path | None, jobs: int | None, engine: str) -> Outcome:
     """Count games by rank, year, result and more; draw charts."""
     from kifu.corpus.stats import stats as count_games
     from kifu.report.tables import print_stats
@@ -104,7 +103,7 @@ def stats(catalogues: Strings, output: Path | None, jobs: int | None, engine: st
 @opts.output("Write all rows into this .csv or .parquet file; - prints them as CSV.", required=False)
 @opts.number("--rows", "Number of rows to show.", 40)
 @opts.jobs
-def query(sql: str, catalogues: Strings, output: Path | None, rows: int, jobs: int | None) -> Outcome:
+def query(sql: str, catalogues: opts.Strings, output: Path | None, rows: int, jobs: int | None) -> Outcome:
     """Query catalogues and annotations in SQL.
 
     A result that has all columns of a catalogue can be written as one.
@@ -146,7 +145,9 @@ def query(sql: str, catalogues: Strings, output: Path | None, rows: int, jobs: i
 @opts.overrides("the split", "split.seed=1")
 @opts.overwrite
 @opts.dry_run
-def split(catalogues: Strings, output: Path, by: str, set_: Strings, overwrite: bool, dry_run: bool) -> Outcome:
+def split(
+    catalogues: opts.Strings, output: Path, by: str, set_: opts.Strings, overwrite: bool, dry_run: bool
+) -> Outcome:
     """Split catalogues into sets such as train and test.
 
     Duplicates stay in one set, also rotated, mirrored, truncated and slightly changed ones.

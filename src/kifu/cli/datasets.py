@@ -6,7 +6,6 @@ from pathlib import Path
 
 from kifu.cli import options as opts
 from kifu.cli.app import Outcome, Plan, command, progress
-from kifu.cli.options import Strings
 
 
 @command(
@@ -17,7 +16,9 @@ from kifu.cli.options import Strings
 @opts.recipe
 @opts.sources
 @opts.output("Folder for the data sets.")
-@opts.option("--format", "FORMAT", "Format (see `kifu list formats`).", shown="the recipe's", names=opts.format_names)
+@opts.option(
+    "--format", "FORMAT", "Format (see `kifu list formats`).", shown="the recipe's", names=opts.names_of("formats")
+)
 @opts.option("--sets", "SETS", "Sets to build, such as test,train10k.", shown="the recipe's")
 @opts.option("--index", "FILE", "Index page of the archives to sample from.", type=opts.PATH)
 @opts.overrides("the recipe", "seed=1")
@@ -26,8 +27,8 @@ from kifu.cli.options import Strings
 @opts.engine
 @opts.dry_run
 def build(
-    recipe: str, sources: Strings, output: Path, format: str | None, sets: str | None, index: Path | None,
-    set_: Strings, overwrite: bool, jobs: int | None, engine: str, dry_run: bool,
+    recipe: str, sources: opts.Strings, output: Path, format: str | None, sets: str | None, index: Path | None, set_:
+    opts.Strings, overwrite: bool, jobs: int | None, engine: str, dry_run: bool,
 ) -> Outcome:  # fmt: skip
     """Build the data sets of a recipe.
 
@@ -71,8 +72,8 @@ def build(
 @opts.overwrite
 @opts.jobs
 def publish(
-    sets: Strings, output: Path, title: str | None, license: str | None, author: str | None, url: str | None,
-    doi: str | None, date: str | None, version: str | None, previous: Path | None, overwrite: bool, jobs: int | None,
+    sets: opts.Strings, output: Path, title: str | None, license: str | None, author: str | None, url: str | None, doi:
+    str | None, date: str | None, version: str | None, previous: Path | None, overwrite: bool, jobs: int | None,
 ) -> Outcome:  # fmt: skip
     """Write a folder to publish: data, card, Croissant metadata, checksums.
 

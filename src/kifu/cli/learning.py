@@ -11,7 +11,6 @@ from click.core import ParameterSource
 
 from kifu.cli import options as opts
 from kifu.cli.app import Outcome, Plan, command, note_for_interrupt, progress
-from kifu.cli.options import Strings
 from kifu.errors import RecipeError
 from kifu.learn import PACKAGED
 
@@ -39,8 +38,8 @@ from kifu.learn import PACKAGED
 @opts.jobs
 @opts.dry_run
 def train(
-    recipe: str, sources: Strings, output: Path, validate: Strings, resume: bool, overwrite: bool, time: float | None,
-    set_: Strings, devices: int, accelerator: str, jobs: int | None, dry_run: bool,
+    recipe: str, sources: opts.Strings, output: Path, validate: opts.Strings, resume: bool, overwrite: bool, time: float
+    | None, set_: opts.Strings, devices: int, accelerator: str, jobs: int | None, dry_run: bool,
 ) -> Outcome | None:  # fmt: skip
     """Train a net to predict the next move.
 
@@ -96,9 +95,9 @@ def train(
 @opts.output_file("--html", "Write a page with plots and boards.")
 @opts.jobs
 def evaluate(
-    sources: Strings, nets: Strings, sets: Strings, compare: bool, output: Path | None, board: str | None, legal: bool,
-    symmetries: bool, passes: bool, per_game: int | None, positions: int | None, seed: int, precision: str,
-    overlap: str, server: str | None, html: Path | None, jobs: int | None,
+    sources: opts.Strings, nets: opts.Strings, sets: opts.Strings, compare: bool, output: Path | None, board: str |
+    None, legal: bool, symmetries: bool, passes: bool, per_game: int | None, positions: int | None, seed: int,
+    precision: str, overlap: str, server: str | None, html: Path | None, jobs: int | None,
 ) -> Outcome:  # fmt: skip
     """Measure how well nets predict the moves of games, or of fixed test sets.
 
@@ -121,7 +120,13 @@ def evaluate(
 
 
 def _evaluate_sets(
-    sources: Strings, nets: Strings, sets: Strings, output: Path | None, *, symmetries: bool, jobs: int | None
+    sources: opts.Strings,
+    nets: opts.Strings,
+    sets: opts.Strings,
+    output: Path | None,
+    *,
+    symmetries: bool,
+    jobs: int | None,
 ) -> Outcome:
     from kifu.learn.benchmark import benchmark
     from kifu.report.evaluation import compare, print_results
@@ -136,7 +141,7 @@ def _evaluate_sets(
     return Outcome(lambda: print_results(result), result, write=_page(output, lambda: compare([result])))
 
 
-def _compare(paths: Strings, output: Path | None) -> Outcome:
+def _compare(paths: opts.Strings, output: Path | None) -> Outcome:
     from kifu.learn.results import read_results
     from kifu.report.evaluation import compare
 
@@ -171,8 +176,8 @@ def _page(output: Path | None, text: Callable[[], str]) -> Callable[[], object] 
 @opts.engine
 @opts.dry_run
 def annotate(
-    catalogues: Strings, output: Path, nets: Strings, board: str | None, symmetries: bool, rating: float | None,
-    opponent: float | None, server: str | None, precision: str, overwrite: bool, jobs: int | None, engine: str,
+    catalogues: opts.Strings, output: Path, nets: opts.Strings, board: str | None, symmetries: bool, rating: float |
+    None, opponent: float | None, server: str | None, precision: str, overwrite: bool, jobs: int | None, engine: str,
     dry_run: bool,
 ) -> Outcome:  # fmt: skip
     """Write what nets think of each move of catalogues, as a table.
@@ -210,7 +215,7 @@ def annotate(
 @opts.overlap
 @opts.jobs
 def mix(
-    sources: Strings, output: Path, nets: Strings, board: str | None, positions: int, seed: int, overlap: str,
+    sources: opts.Strings, output: Path, nets: opts.Strings, board: str | None, positions: int, seed: int, overlap: str,
     jobs: int | None,
 ) -> Outcome:  # fmt: skip
     """Fit a mixture of nets to the moves and results of games.
@@ -242,8 +247,8 @@ def mix(
 @opts.symmetries
 @opts.picture
 def predict(
-    game: str, net: str, number: int, move: int | None, top: int, rating: float | None, opponent: float | None,
-    server: str | None, symmetries: bool, output: Path | None,
+    game: str, net: str, number: int, move: int | None, top: int, rating: float | None, opponent: float | None, server:
+    str | None, symmetries: bool, output: Path | None,
 ) -> Outcome:  # fmt: skip
     """Predict the next move of a position; draw a heat map."""
     from kifu.learn.inference import set_server

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
@@ -23,11 +23,19 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 F = TypeVar("F", bound=Callable[..., Any])
-Decorator = Callable[[F], F]
 Names = Iterable[str] | Callable[[click.Context], Iterable[str]]
 """Names that the shell completes, or a function that returns them."""
 
 Strings = tuple[str, ...]
+
+
+class Decorator(Protocol):
+    """A decorator of a command's function."""
+
+    def __call__(self, function: F, /) -> F:
+        """Return the function with an option or argument."""
+        ...
+
 
 _UNITS = {"s": 1, "m": 60, "h": 3600}
 """Seconds of each unit of a duration."""
@@ -138,7 +146,7 @@ RANK = Value(_read_rank, "a rank, such as 3d or 10k")
 
 def argument(
     name: str, metavar: str, help: str, *, type: Value = TEXT, shown: str = "", names: Names = (), **settings: Any
-) -> Decorator[F]:
+) -> Decorator:
     """Return an argument.
 
     Args:
@@ -157,7 +165,7 @@ def argument(
 
 def option(
     name: str, metavar: str, help: str, *, type: Value = TEXT, shown: str = "", names: Names = (), **settings: Any
-) -> Decorator[F]:
+) -> Decorator:
     """Return an option with a value.
 
     Args:
@@ -173,60 +181,61 @@ def option(
 
 def number(
     name: str, help: str, default: int | None = None, *, least: int = 1, most: int | None = None, shown: str = ""
-) -> Decorator[F]:
+) -> Decorator:
     """Return an option for a whole number."""
     limits = f">= {least}" if most is None else f"from {least} to {most}"
     kind = Value(partial(_read_number, least=least, most=most), f"a whole number {limits}")
     return option(name, "N", help, type=kind, default=default, shown=shown)
 
 
-def flag(name: str, help: str) -> Decorator[F]:
+def flag(name: str, help: str) -> Decorator:
     """Return an option without a value."""
     return click.option(*name.split(), is_flag=True, help=help)
 
 
-def output(help: str, **settings: Any) -> Decorator[F]:
+def output(help: str, **settings: Any) -> Decorator:
     """Return the option for the file or folder that a command writes; required unless a default is shown or given."""
     settings.setdefault("required", not (settings.get("shown") or "default" in settings))
     return option("-o --output", "PATH", help, type=OUTPUT, **settings)
 
 
-def output_file(name: str, help: str) -> Decorator[F]:
+def output_file(name: str, help: str) -> Decorator:
     """Return an option for a further file."""
     return option(name, "FILE", help, type=OUTPUT)
 
 
-def overrides(what: str, example: str) -> Decorator[F]:
+def overrides(what: str, example: str) -> Decorator:
     """Return the repeatable option --set KEY=VALUE."""
     text = f"Override a value of {what}, such as {example}. Repeatable."
     return option("--set set_", "KEY=VALUE", text, type=PLACE, multiple=True)
 
 
-def board(default: str | None = None, shown: str = "") -> Decorator[F]:
+def board(default: str | None = None, shown: str = "") -> Decorator:
     """Return the option for the size of the board."""
     return option("--board", "WIDTHxHEIGHT", "Size of the board.", default=default, shown=shown)
 
 
-def recipe_names(ctx: click.Context) -> Iterable[str]:
-    """Return the names of the recipes."""
-    return config_names("recipes")
+_FOLDERS = {"recipes": "recipes", "rules": "cleaning", "sets": "benchmarks"}
 
 
-def rule_names(ctx: click.Context) -> Iterable[str]:
-    """Return the names of the sets of cleaning rules."""
-    return config_names("cleaning")
+def names_of(kind: str | None = None) -> Callable[[click.Context], Iterable[str]]:
+    """Return the completion by names of a kind, by default of the value of the argument KIND."""
 
+    def names(ctx: click.Context) -> Iterable[str]:
+        wanted: Any = kind or ctx.params["kind"]
+        if wanted == "formats":
+            from kifu.datasets.formats import FORMATS
 
-def plane_names(ctx: click.Context) -> Iterable[str]:
-    """Return the names of the plane sets."""
-    return read_titles("planes")
+            return FORMATS
+        if wanted == "collections":
+            from kifu.fetch.collections import COLLECTIONS
 
+            return ("sample", *COLLECTIONS)
+        if wanted in ("planes", "nets"):
+            return read_titles(wanted)
+        return config_names(_FOLDERS[wanted]) if wanted in _FOLDERS else ()
 
-def format_names(ctx: click.Context) -> Iterable[str]:
-    """Return the names of the formats of data sets."""
-    from kifu.datasets.formats import FORMATS
-
-    return FORMATS
+    return names
 
 
 _NET = "A net: human, small, a run directory, a file (.safetensors, .onnx, .bin.gz, .mix), or several joined by +."
@@ -242,11 +251,15 @@ sources_or_none = _sources(required=False)
 catalogues = argument("catalogues", "CATALOGUE", f"Catalogues {_CATALOGUE}", type=PLACE, nargs=-1)
 catalogue = argument("catalogue", "CATALOGUE", f"A catalogue {_CATALOGUE}", type=PATH)
 recipe = argument(
-    "recipe", "RECIPE", "A recipe: a name (see `kifu list recipes`), or a .toml file.", type=PLACE, names=recipe_names
+    "recipe",
+    "RECIPE",
+    "A recipe: a name (see `kifu list recipes`), or a .toml file.",
+    type=PLACE,
+    names=names_of("recipes"),
 )
 clean = option(
     "--clean", "RULES", "Cleaning rules: a name (see `kifu list rules`), or a .toml file.", default="legal", type=PLACE,
-    names=rule_names,
+    names=names_of("rules"),
 )  # fmt: skip
 game = argument("game", "GAME", "A record, an archive or folder of records, or a catalogue.", type=SOURCE)
 game_number = number("--game number", "Number of the game in its container.", 1)

@@ -54,6 +54,9 @@ def one_line(text: str) -> str:
 BoardSize = Annotated[str, Field(pattern=r"^[1-9]\d?x[1-9]\d?$")]
 """Width and height of a board, such as "19x19"; `kifu.point.parse_board` parses it."""
 
+Count = Annotated[int, Field(ge=1, le=10**9)]
+"""A number of games, positions or steps."""
+
 Line = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(one_line)]
 """A line of printable text."""
 
@@ -150,6 +153,14 @@ def check_config(model: type[Model], table: Mapping[str, Any], kind: str, name: 
         elif first["type"] not in ("missing", "value_error"):
             value = f" (it is {_shown(first['input'])})"
         raise RecipeError(f"{kind} {name}: {_message(first)}{value}") from None
+
+
+def parse_listed(model: type[Model], table: object, kind: str) -> Model:
+    """Return the configuration that a manifest lists as JSON values. Raises RecipeError."""
+    try:
+        return model.model_validate_json(json.dumps(table))
+    except ValidationError as error:
+        raise RecipeError(f"the listed {kind} does not fit this version of kifu: {first_invalid(error)}") from None
 
 
 def _written_path(location: Sequence[int | str], table: Any) -> tuple[str, ...]:

@@ -76,6 +76,7 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     if page.file.src_uri != "changelog.md":  # history
         for line in unknown_options(markdown):
             log.warning(f"{page.file.src_uri}: {line}")
+    markdown = re.sub(r"\(\S+/recipes/([\w-]+)\.toml\)", r"(#\1)", markdown)  # the site shows them on one page
     return re.sub(r"<!-- generated: (\w+) -->", lambda match: "\n".join(GENERATED[match[1]]()), markdown)
 
 
@@ -208,32 +209,9 @@ def recipes() -> Iterator[str]:
         yield fenced(text, "toml") + "\n"
 
 
-def plane_sets() -> Iterator[str]:
-    """Yield a table of the plane sets."""
-    from kifu.planes.registry import PLANE_SETS
-
-    yield "| plane set | planes | content |\n|---|---:|---|"
-    for each in PLANE_SETS.values():
-        stem = each.name.partition("@")[0]
-        yield f"| [{each.name}](../planes/{stem}.md) | {each.planes} | {each.title} |"
-
-
-def formats() -> Iterator[str]:
-    """Yield a table of the formats."""
-    from kifu.assets import OTHER_FORMATS
-    from kifu.datasets.formats import FORMATS
-
-    yield "| format | planes | content |\n|---|---|---|"
-    rows = [(name, each.plane_set or "any", each.title) for name, each in FORMATS.items()]
-    for name, planes, title in [*rows, *((name, "", title) for name, title in OTHER_FORMATS.items())]:
-        yield f"| [{name}](../formats/{name.partition('@')[0]}.md) | {planes} | {title} |"
-
-
 GENERATED: dict[str, Callable[[], Iterable[str]]] = {
     "commands": commands,
     **{f"features_{section}": partial(definition_table, section) for section in DEFINITIONS},
-    "formats": formats,
-    "plane_sets": plane_sets,
     "recipes": recipes,
 }
 """The generated parts of pages, by their names in the pages."""

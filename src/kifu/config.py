@@ -60,6 +60,9 @@ def _board_size(text: str) -> str:
 BoardSize = Annotated[str, AfterValidator(_board_size)]
 """Width and height of a board, such as "19x19"; `kifu.point.parse_board` parses it."""
 
+Count = Annotated[int, Field(ge=1, le=10**9)]
+"""A number of games, positions or steps."""
+
 Line = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(one_line)]
 """A line of printable text."""
 
@@ -194,6 +197,14 @@ def check_config(model: type[Model], table: Mapping[str, Any], kind: str, name: 
         if first["type"] in _UNKNOWN_KEY:
             hint = _nearest_key(_written_path(first["loc"], table), model, table)
         raise RecipeError(f"{kind} {name}: {first_invalid(error, table)}{hint}") from None
+
+
+def parse_listed(model: type[Model], table: object, kind: str) -> Model:
+    """Return the configuration that a manifest lists as JSON values. Raises RecipeError."""
+    try:
+        return model.model_validate_json(json.dumps(table))
+    except ValidationError as error:
+        raise RecipeError(f"the listed {kind} does not fit this version of kifu: {first_invalid(error)}") from None
 
 
 def _written_path(location: Sequence[int | str], table: Any) -> tuple[str, ...]:

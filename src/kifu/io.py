@@ -30,6 +30,7 @@ from blake3 import blake3
 
 from kifu.checksums import BlockSums, add_checksum, is_intact, without_checksum
 from kifu.errors import OutputError, printable
+from kifu.text import format_bytes
 
 _log = logging.getLogger(__name__)
 
@@ -326,6 +327,16 @@ def require_same(path: Path, status: os.stat_result) -> None:
         now = None
     if now is None or not os.path.samestat(now, status) or now.st_size != status.st_size:
         raise was_changed(path)
+
+
+def require_room(folder: Path, size: float) -> None:
+    """Raise OutputError if the disk of a folder, which need not exist, has less room than an output takes."""
+    with writing(folder):
+        free = shutil.disk_usage(next(each for each in (folder, *folder.absolute().parents) if each.exists())).free
+    if size > free:
+        raise OutputError(
+            f"the output takes {format_bytes(round(size))}, but {folder} has room for {format_bytes(free)}"
+        )
 
 
 def keep_output(path: Path, overwrite: bool, *, own: bool = True, same: bool | None = None) -> bool:

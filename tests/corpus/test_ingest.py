@@ -91,7 +91,7 @@ def test_any_mix_of_sources_in_any_order(sources: dict[str, Path], tmp_path: Pat
         assert ingest(given, path).read == COUNTS[name]
         expected += rows(path)
     assert rows(whole) == expected
-    assert [source["name"] for source in open_catalogue(whole).metadata["sources"]].count("folder") == 1
+    assert [source.get("name") for source in open_catalogue(whole).metadata["sources"]].count("folder") == 1
 
 
 def test_rows_locate_their_games(sources: dict[str, Path], tmp_path: Path) -> None:

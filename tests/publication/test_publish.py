@@ -97,8 +97,8 @@ def test_the_header_is_yaml_of_the_hub(published: Path) -> None:
     assert text.startswith('\n# Games: "1 \\* 2"\n')
     titles = [line[3:] for line in text.splitlines() if line.startswith("## ")]
     assert titles == [
-        "Splits", "Loading", "Columns", "Sources", "Known biases", "Duplicates", "Audit", "Changes", "Licence",
-        "Citation",
+        "Splits", "Loading", "Columns", "Sources", "Reproduce", "Known biases", "Duplicates", "Audit", "Changes",
+        "Licence", "Citation",
     ]  # fmt: skip
     assert "(../" not in text, "no link leaves the folder"
 
@@ -299,7 +299,11 @@ def test_errors_are_one_clear_line(sets: Path, published: Path, tmp_path: Path) 
     refused(RecipeError, "publish one kind at a time", [sets, tmp_path / "planes.parquet"], out)
     refused(RecipeError, "two of the inputs are named 'train'", [sets, sets / "train.parquet"], out)
     refused(
-        RecipeError, "a licence is an identifier of the Hub, such as cc-by-4.0, got 'CC BY'", sets, out, licence="CC BY"
+        RecipeError,
+        "licence must be an identifier of SPDX or the Hub, such as cc-by-4.0, got 'gpl-9'",
+        sets,
+        out,
+        licence="gpl-9",
     )
     refused(RecipeError, "url must begin with http:// or https:// and have no spaces, got 'x'", sets, out, url="x")
     refused(RecipeError, "doi must be like 10.5281/zenodo.1234, got 'x'", sets, out, doi="x")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -21,7 +23,7 @@ from kifu.corpus.ingest import ingest
 from kifu.datasets.examples import Batch, concat
 from kifu.datasets.labels import LABELS, MAX_NEXT, find_label
 from kifu.datasets.manifest import find_origin, origins_path, read_manifest
-from kifu.errors import FormatError, RecipeError, SourceError
+from kifu.errors import FormatError, OutputError, RecipeError, SourceError
 from kifu.io import read_small
 from kifu.point import POINT_MASK, WHITE_BIT
 from kifu.recipes.pipeline import build
@@ -203,6 +205,41 @@ def test_sets_of_a_split_have_no_game_in_common(games: Path, tmp_path: Path) -> 
 # The manifest
 
 
+def test_a_number_of_games_is_drawn_by_hash(games: Path, tmp_path: Path) -> None:
+    def mix(x: int) -> int:
+        x = (x + 0x9E3779B97F4A7C15) % 2**64
+        x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+        x = (x ^ x >> 27) * 0x94D049BB133111EB % 2**64
+        return x ^ x >> 31
+
+    (batch,) = open_catalogue(games).batches(("id", "drop"))
+    kept = [key for key, drop in zip(*(batch[name].to_pylist() for name in ("id", "drop"))) if drop is None]
+    drawn = sorted(kept, key=lambda key: mix(key ^ mix(5)))[:9]
+    built = build(recipe(games=9, seed=5, split=SPLIT), games, tmp_path)
+    found = {key for each in built for key in read(each.path).game.tolist()}
+    assert found == {key for _, key, _ in usable(games) if key in drawn}
+    for each in built:
+        assert each.manifest.adds_up()
+        assert each.manifest.elsewhere >= len(kept) - 9
+    (all_of_them,) = build(recipe(games=99), games, tmp_path / "all")
+    assert all_of_them.manifest.kept == len(usable(games))
+
+
+def test_a_build_that_the_disk_has_no_room_for(
+    games: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    (built,) = build(recipe(format="book-npy"), games, tmp_path / "fits")
+    size = built.manifest.bytes
+    foreseen = re.fullmatch(r".*fits: about (\d+\.\d) MB", caplog.messages[-1])
+    assert foreseen is not None
+    assert 0.95 * size < float(foreseen[1]) * 1e6 < 1.1 * size
+    monkeypatch.setattr("kifu.io.shutil.disk_usage", lambda _: mock.Mock(free=size // 2))
+    with pytest.raises(OutputError, match=r"the output takes \d+\.\d MB, but .*full has room for \d+\.\d MB"):
+        build(recipe(format="book-npy"), games, tmp_path / "full")
+    assert not (tmp_path / "full").exists()
+
+
 def test_the_manifest_adds_up_and_tells_where_rows_come_from(games: Path, tmp_path: Path) -> None:
     chosen = recipe(split=SPLIT, positions={"per_game": 9})
     dropped = []
@@ -271,7 +308,7 @@ def test_empty_sets_are_warned_of_or_refused(tmp_path: Path, name: str, caplog: 
         assert not (tmp_path / order).exists()
         one, other = sorted(build(chosen, games, tmp_path / order), key=lambda each: each.manifest.examples)
         assert (one.manifest.examples, len(read(one.path)), other.manifest.examples > 0) == (0, 0, True)
-        assert caplog.messages[-1].startswith(f"{one.path} is empty: 0 examples")
+        assert caplog.messages[-1] == f"set {one.manifest.set} has no examples: 1 games = 0 kept + 1 elsewhere"
 
 
 # Recipes

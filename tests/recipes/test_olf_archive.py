@@ -238,7 +238,7 @@ def test_what_is_damaged_is_made_anew(sources: list[Path], tmp_path: Path, harm:
     if how == "gone":
         path.unlink()
     else:
-        lie = data.replace(b'"kept": 160', b'"kept": 161')
+        lie = data.replace(b'"kept":160', b'"kept":161')
         path.write_bytes({"cut": data[:-9], "damaged": data[9:], "lies": lie}[how])
     if what == "manifest":
         with pytest.raises(OutputError, match=r"is not part of this archive|is not an intact output of kifu"):

@@ -32,13 +32,22 @@ def build(
 ) -> Outcome:  # fmt: skip
     """Build the data sets of a recipe.
 
-    Each gets a manifest. Data sets that are up to date are kept.
+    Each gets a manifest. Data sets that are up to date are kept. Given a manifest, a catalogue or a published folder,
+    make it again and compare every hash; the exit code is 1 if one differs.
     """
     from kifu.cli.estimate import estimate_build
+    from kifu.errors import RecipeError
     from kifu.recipes.pipeline import build as build_sets
     from kifu.recipes.pipeline import output_names, select_sets
-    from kifu.recipes.schema import load_recipe
+    from kifu.recipes.schema import is_manifest, load_recipe
 
+    if is_manifest(recipe):
+        from kifu.publication.reproduce import reproduce
+
+        if format or sets or index or set_ or dry_run:
+            raise RecipeError(f"{recipe} is built as it is, without --format, --sets, --index, --set and --dry-run")
+        made = reproduce(recipe, sources, output, overwrite=overwrite, jobs=jobs, engine=engine, progress=progress)
+        return Outcome.of_output(output, made, code=0 if made.equal else 1)
     found = load_recipe(recipe, [*set_, *([] if format is None else [f"format={format}"])])
     names = None if sets is None else [name.strip() for name in sets.split(",")]
     if dry_run:

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from kifu.corpus.parquet import VERSION_KEY, TableWriter, group_rows, open_file, read_batches, reading
 from kifu.corpus.schema import INDEX, SCHEMA, VERSION
 from kifu.errors import FormatError, SourceError
-from kifu.io import hash_file, open_regular, utf8_name
+from kifu.io import hash_file, open_regular
 from kifu.records.paths import Remote, as_path
 
 if TYPE_CHECKING:
@@ -163,8 +163,8 @@ class Catalogue:
             return sum(path.stat().st_size for path in self.partitions)
 
     def describe(self) -> dict[str, Any]:
-        """Return its name as given, size and digest, as the metadata of what is made from it lists them."""
-        return {"name": utf8_name(str(self.path)), "bytes": self.file_bytes(), "blake3": self.digest()}
+        """Return its size and digest, as the metadata of what is made from it lists them."""
+        return {"bytes": self.file_bytes(), "blake3": self.digest()}
 
     def __len__(self) -> int:
         return self.rows

@@ -562,8 +562,8 @@ def query(sql: str, catalogues: Paths, *, jobs: int | None = None, max_memory: i
 
 def _describe_input(name: str) -> dict[str, Any]:
     if is_annotation(path := Path(name)):
-        return {"name": utf8_name(name), "bytes": path.stat().st_size, "blake3": hash_file(path)}
-    return open_catalogue(name).describe() | {"name": utf8_name(name)}
+        return {"bytes": path.stat().st_size, "blake3": hash_file(path)}
+    return open_catalogue(name).describe()
 
 
 def check_suffix(path: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import pkgutil
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,7 @@ class Format:
         suffix: Suffix of a data set's file name; "" for a directory.
         has_provenance: Each row stores its game and ply, so rows may be in any order.
         real: Planes may hold values other than 0 and 1.
+        point_bytes: Size of 0 or 1 in a plane.
     """
 
     name: str
@@ -47,6 +49,11 @@ class Format:
     labels: bool = False
     needs_move: bool = False
     real: bool = False
+    point_bytes: float = 1.0
+
+    def planes_bytes(self, layout: Layout) -> float:
+        """Return the size of the planes of an example, the largest part of it; of a compressed one a low estimate."""
+        return prod(layout.shape) * min(self.point_bytes * layout.plane_dtype.itemsize, 8)
 
     @property
     def is_dat(self) -> bool:
@@ -71,17 +78,17 @@ _FORMATS = (
     Format(
         name="book-npy@1", title="the chunks of 1,024 that the book's data processor reads, in a folder",
         recipe_kind="examples", reader="kifu.datasets.npy:BookNpy", writer="kifu.datasets.npy:BookNpyWriter",
-        needs_move=True, real=True,
+        needs_move=True, real=True, point_bytes=8,
     ),
     Format(
         name="parquet@1", title="a table, planes as bits; opens in polars, DuckDB and Hugging Face datasets",
         recipe_kind="examples", reader="kifu.datasets.parquet:Parquet", writer="kifu.datasets.parquet:ParquetWriter",
-        suffix=".parquet", has_provenance=True, passes=True, labels=True, real=True,
+        suffix=".parquet", has_provenance=True, passes=True, labels=True, real=True, point_bytes=0.0125,
     ),
     Format(
         name="hdf5@2", title="the layout that RocAlphaGo trains from; needs h5py", recipe_kind="examples",
         reader="kifu.datasets.hdf5:Hdf5", writer="kifu.datasets.hdf5:Hdf5Writer", suffix=".h5",
-        has_provenance=True, labels=True, needs_move=True,
+        has_provenance=True, labels=True, needs_move=True, point_bytes=0.05,
     ),
     Format(
         name="katago-npz@1", title="KataGo's training rows, planes and targets, in a folder of .npz files",

@@ -79,6 +79,11 @@ class KatagoRecipe(SplitRecipe):
     rows_per_file: Annotated[int, Field(ge=1, le=MAX_ROWS_PER_FILE)] = ROWS_PER_FILE
     """Rows in a training file."""
 
+    @property
+    def position_bytes(self) -> float:
+        """Size of a row in a file, at least."""
+        return {"deflate": 60, "fast": 150, "stored": 8000}[self.compression]
+
     @field_validator("boards")
     @classmethod
     def _boards_in_range(cls, boards: tuple[str, ...] | None) -> tuple[str, ...] | None:

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
 from kifu.corpus.catalogue import is_catalogue, open_catalogue
-from kifu.corpus.hashes import mix_words
+from kifu.corpus.hashes import lowest_bound, mix_words, seeded_hashes
 from kifu.corpus.schema import to_numpy
 from kifu.corpus.splits import Ties, split_keys
 from kifu.datasets.draws import Draws
@@ -208,10 +208,8 @@ def _sample(rows: pa.RecordBatch, recipe: TrainingRecipe) -> pa.RecordBatch:
     """Return `recipe.games` of the games, those with the smallest hash of id and seed, in their original order."""
     if recipe.games is None or recipe.games >= len(rows):
         return rows
-    seed = mix_words(np.array([recipe.seed], np.uint64))
-    selected = np.zeros(len(rows), np.bool_)
-    selected[np.argsort(mix_words(to_numpy(rows["id"]) ^ seed), kind="stable")[: recipe.games]] = True
-    return select_rows(rows, selected)
+    hashes = seeded_hashes(to_numpy(rows["id"]), recipe.seed)
+    return select_rows(rows, hashes <= lowest_bound(hashes, recipe.games))
 
 
 def _example_specs(recipe: TrainingRecipe, teachers: Sequence[TeacherSpec]) -> list[ExampleSpec]:

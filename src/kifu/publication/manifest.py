@@ -25,7 +25,14 @@ from kifu.io import read_small
 from kifu.text import Report
 
 MANIFEST = "kifu.json"
+MANIFESTS = "manifests"
+"""The folder with the manifests of data sets, NAME.manifest.json of each split."""
+
 CHANGES_FILE = "changes.parquet"
+
+MAX_DEPTH = 16
+"""Maximum number of catalogues, each made of the next, through which sources are followed."""
+
 _VERSION = re.compile(r"(0|[1-9]\d{0,8})\.(0|[1-9]\d{0,8})\.(0|[1-9]\d{0,8})", re.ASCII)
 
 CATALOGUE = f"catalogue@{VERSION}"

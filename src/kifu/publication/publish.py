@@ -18,6 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from kifu.corpus.parquet import TableWriter
+from kifu.datasets.manifest import manifest_path
 from kifu.errors import FormatError, OutputError, RecipeError, SourceError, first_line
 from kifu.io import AtomicDirectory, AtomicFile, hash_file, keep_output, open_regular, utf8_name
 from kifu.progress import Progress, ProgressFactory, silent
@@ -33,6 +34,7 @@ from kifu.publication.manifest import (
     CHANGES_FILE,
     EXAMPLES,
     MANIFEST,
+    MANIFESTS,
     Changes,
     InputSet,
     Publication,
@@ -51,7 +53,9 @@ CHECKSUMS = "SHA256SUMS"
 _FIRST_VERSION = "1.0.0"
 _URL = re.compile(r"https?://[^\s\"<>{}]+")
 _DOI = re.compile(r"10\.\d{4,9}/[^\s\"<>{}]+")
-_LICENCE = re.compile(r"[a-z0-9][a-z0-9.+-]{0,60}", re.ASCII)
+_HUB_LICENCES = ("bsd", "c-uda", "cc", "gfdl", "gpl", "lgpl", "lgpl-lr", "odbl", "odc-by", "openrail", "other", "pddl")
+"""Names of the Hub that are no SPDX identifiers."""
+
 _COPY_BYTES = 1 << 20
 _Splits = Mapping[str, Sequence[Path]]
 
@@ -121,8 +125,8 @@ def publish(  # noqa: PLR0913 - options
     Args:
         sets: Catalogues, data sets in Parquet, or folders of them. Their names become those of the splits.
         title: Title of the data set; by default the folder's name.
-        licence: Licence as an identifier of the Hugging Face Hub, such as "cc-by-4.0". Without it, the card has a
-            field to fill in.
+        licence: Licence as an SPDX identifier in small letters, such as "cc-by-4.0", or another name of the Hugging
+            Face Hub. Without it, the card has a field to fill in.
         author: The author in the citation. Without it, the citation has a field to fill in.
         url: An address of the data set, of http or https.
         doi: Its DOI, such as "10.5281/zenodo.1234".
@@ -143,8 +147,8 @@ def publish(  # noqa: PLR0913 - options
         OutputError: The folder cannot be written, or contains other files.
     """
     output = Path(output)
-    if licence is not None and not _LICENCE.fullmatch(licence):
-        raise RecipeError(f"a licence is an identifier of the Hub, such as cc-by-4.0, got {licence!r}")
+    if licence is not None and licence not in _HUB_LICENCES:
+        _check_licence(licence)
     if url is not None and not _URL.fullmatch(url):
         raise RecipeError(f"url must begin with http:// or https:// and have no spaces, got {url!r}")
     if doi is not None and not _DOI.fullmatch(doi):
@@ -175,12 +179,27 @@ def publish(  # noqa: PLR0913 - options
         changes, sums = None, {}
         if earlier is not None and previous is not None:
             changes, sums[CHANGES_FILE] = _compare(folder, Path(previous), earlier, inputs, progress)
+        for each in (each for each in inputs if each.manifest is not None):
+            name = f"{MANIFESTS}/{manifest_path(Path(each.name))}"
+            sums[name] = _write(folder, name, each.manifest.to_json().decode())
         number = version or (_FIRST_VERSION if changes is None else next_version(changes))
         publication = replace(publication, version=number, splits=splits, changes=changes)
         sums["README.md"] = _write(folder, "README.md", render_card(publication))
         sums["croissant.json"] = _write(folder, "croissant.json", render_croissant(publication))
         _commit(folder, publication, sums)
     return publication
+
+
+def _check_licence(licence: str) -> None:
+    """Raise RecipeError unless a licence is an SPDX identifier in small letters, as the Hub spells most of them."""
+    from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression  # takes 5 ms
+
+    try:
+        known = " " not in licence and canonicalize_license_expression(licence).lower() == licence
+    except InvalidLicenseExpression:
+        known = False
+    if not known:
+        raise RecipeError(f"licence must be an identifier of SPDX or the Hub, such as cc-by-4.0, got {licence!r}")
 
 
 def _is_made_from(

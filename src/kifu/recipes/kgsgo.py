@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
@@ -16,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kifu.arrays import Ints
-from kifu.corpus.sources import Source, hash_sources, require_unchanged
+from kifu.corpus.sources import GameSources, Source, hash_sources, require_unchanged
 from kifu.datasets.dat import DatLayout, find_dat_layout
 from kifu.datasets.formats import find_format
 from kifu.datasets.manifest import (
@@ -40,6 +42,7 @@ from kifu.recipes.pipeline import (
     BuildReport,
     ManifestCounts,
     Target,
+    announce,
     chosen_sets,
     make_targets,
     read_valid_manifest,
@@ -47,7 +50,7 @@ from kifu.recipes.pipeline import (
 from kifu.recipes.schema import KgsgoRecipe
 from kifu.records.containers import blocks, split_blocks
 from kifu.records.games import Bytes, GameArrays, ParseWarning, concat
-from kifu.records.paths import AnyPath, Paths
+from kifu.records.paths import AnyPath
 from kifu.records.sgf import scan
 
 _CACHE_BYTES = 16 << 20
@@ -60,6 +63,9 @@ Chunks that fit into an L2 cache of 1 MiB are neither made nor hashed nor writte
 """
 
 _KEPT = int(DropReason.KEPT)  # arrays are compared with it faster than with a member of an enum
+
+_EXAMPLES = 180
+"""Examples of a game of KGS, about."""
 
 _SPARE_MOVES = 512
 """Memory for the rest of the last game of a chunk, in moves."""
@@ -286,8 +292,30 @@ class _WriteRecords:
         return np.empty(moves * self._layout.record_bytes, np.uint8), np.empty(moves, np.uint16)
 
 
+class _Md5Writer(ThreadPoolExecutor):
+    """Writes to a file while a thread computes its MD5, which takes longer than BLAKE3."""
+
+    def __init__(self, output: AtomicFile, header: bytes) -> None:
+        super().__init__(1)
+        self._output = output
+        self._hash = hashlib.md5(header, usedforsecurity=False)
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Append all of `data`."""
+        hashed = self.submit(self._hash.update, data)
+        self._output.write(data)
+        hashed.result()
+
+    def hexdigest(self, is_header_final: bool) -> str:
+        """Return the MD5 in hex; of a file that got another header, which is read again, once it is complete."""
+        if is_header_final:
+            return self._hash.hexdigest()
+        with self._output.path.open("rb") as file:
+            return hashlib.file_digest(file, partial(hashlib.md5, usedforsecurity=False)).hexdigest()
+
+
 def build_kgsgo(
-    recipe: KgsgoRecipe, sources: Paths, output: Path, options: BuildOptions
+    recipe: KgsgoRecipe, sources: GameSources, output: Path, options: BuildOptions
 ) -> list[BuildReport[Manifest]]:
     """Build the sets of a recipe, see `kifu.recipes.pipeline.build`; one report per file, in the order of the sets.
 
@@ -297,7 +325,8 @@ def build_kgsgo(
     """
     names = chosen_sets(recipe, options.sets)
     paths = find_archives(sources)
-    sampler = Sampler(recipe, list_archives(options.index_page, paths))
+    index = list_archives(options.index_page, paths)
+    sampler, index = Sampler(recipe, index), [each for each in index if each.year <= recipe.until]
     selections = {name: sampler.select(name) for name in names}
     archives = list(dict.fromkeys(archive for selected in selections.values() for archive in selected))
     missing = sorted(archive.stem for archive in archives if archive not in paths)
@@ -317,7 +346,8 @@ def build_kgsgo(
             _ArchiveGames(archive, games, paths[archive], hashed[archive].info["blake3"])
             for archive, games in selections[name].items()
         ]
-        reports += _build_set(recipe, _targets(recipe, name, shards, output), hashed, options, cache)
+        targets = _targets(recipe, name, shards, output)
+        reports += _build_set(recipe, targets, [each.name for each in index], hashed, options, cache)
     return reports
 
 
@@ -335,6 +365,7 @@ def _targets(
 def _build_set(
     recipe: KgsgoRecipe,
     targets: dict[Target, list[_ArchiveGames]],
+    index: list[str],
     sources: dict[Archive, Source],
     options: BuildOptions,
     cache: dict[AnyPath, LoadedArchive],
@@ -354,6 +385,8 @@ def _build_set(
         load = methodcaller("load", cache)
         read = partial(_read_rows, _ArchiveLoads(executor.map(load, shards, executor.jobs)))
         numbers = executor.run(_count_examples, shards, read, prefetch=0) if layout.header_bytes else repeat(0)
+        games = sum(len(shard.games) for shard in shards)
+        announce(stale[0].path.with_name(recipe.sets[stale[0].set].file), games * _EXAMPLES * layout.record_bytes)
         writing = _WriteRecords(layout.name, _ArchiveLoads(executor.map(load, shards, prefetch=1)))
         chunks = writing.recycled(executor.run(writing.process, shards, writing.read, executor.jobs + 1))
         return lambda target: make(target, sum(islice(numbers, len(targets[target]))), chunks)
@@ -365,16 +398,21 @@ def _build_set(
         with (
             ManifestCounts(target.set, target.path) as counts,
             AtomicFile(target.path, layout.header(foreseen)) as output,
+            _Md5Writer(output, layout.header(foreseen)) as md5,
             options.progress(f"building {target.path.name}", games, "games") as bar,
         ):
             for shard in shards:
-                _write_archive(shard, chunks, output, counts, bar)
+                _write_archive(shard, chunks, md5, counts, bar)
             require_unchanged(sources.values())
-            output.write(layout.end)
+            md5.write(layout.end)
             digest = output.commit(layout.header(counts.rows))
-            written = WrittenFile(utf8_name(target.path.name), output.size, digest, output.sums.to_text())
+            name, sums = utf8_name(target.path.name), output.sums.to_text()
+            written = WrittenFile(name, output.size, digest, sums, md5.hexdigest(counts.rows == foreseen))
             infos, plane_set = [sources[shard.archive].info for shard in shards], find_format(layout.name).plane_set
-            return counts.manifest(recipe, games, infos, WriteReport(counts.rows, (written,)), layout.name, plane_set)
+            report = WriteReport(counts.rows, (written,))
+            manifest = counts.manifest(recipe, games, infos, report, layout.name, plane_set)
+            own = [shards[0].archive.name] if recipe.sets[target.set].by_archive else index
+            return replace(manifest, index=own)
 
     return make_targets(recipe, list(targets), options.overwrite, read_valid_manifest, is_current, prepare)
 
@@ -393,7 +431,7 @@ def _has_games(manifest: Manifest, path: Path, shards: list[_ArchiveGames]) -> b
 
 
 def _write_archive(
-    shard: _ArchiveGames, chunks: Iterator[_RecordChunk], output: AtomicFile, counts: ManifestCounts, bar: Progress
+    shard: _ArchiveGames, chunks: Iterator[_RecordChunk], output: _Md5Writer, counts: ManifestCounts, bar: Progress
 ) -> None:
     """Write the chunks of one archive, at least one. The next archive is not touched yet: it may be damaged."""
     stem, left = shard.archive.stem, len(shard.games)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field, field_serializer, field_validator, model_validator
 
-from kifu.config import BoardSize, Line, NamedConfig, StrictModel
+from kifu.config import BoardSize, Count, Line, NamedConfig, StrictModel
 from kifu.datasets.epoch_plan import WINDOW
 from kifu.datasets.filter import PositionFilter
 from kifu.datasets.global_inputs import check_inputs
@@ -21,7 +21,6 @@ from kifu.point import parse_board
 Positive = Annotated[float, Field(gt=0, le=1e6)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Below1 = Annotated[float, Field(ge=0, lt=1)]
-Count = Annotated[int, Field(ge=1, le=10**9)]
 
 MIN_SCALE = 0.01
 """Minimum factor of the learning rate during a warm-up."""

@@ -53,7 +53,7 @@ def is_error(done: Done, *words: str) -> None:
     *begun, line = done.err
     assert (done.code, done.out) == (2, "")
     assert line.startswith("kifu: ")
-    assert all(each.startswith(("building ", "searching: ")) for each in begun)
+    assert all(each.startswith(("building ", "searching: ")) or ": about " in each for each in begun)
     assert len(line) < 400
     for word in words:
         assert word in line

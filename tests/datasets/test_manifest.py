@@ -118,7 +118,7 @@ def test_invalid_archives(plain, change):
 def test_every_value_is_required(plain, key):
     table, damage = plain
     del table[key]
-    assert damage(table).endswith(f"{key}: Field required")
+    assert damage(table).endswith(f"{key} is missing")
 
 
 @given(st.binary(max_size=100))

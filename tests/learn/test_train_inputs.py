@@ -265,5 +265,5 @@ def test_a_file_with_unknown_inputs(tmp_path: Path) -> None:
 
 
 def test_inspect_lists_inputs(tmp_path: Path) -> None:
-    done = run("inspect", tiny_net(tmp_path / "net.safetensors", size=5, inputs=("colour", "time")))
+    done = run("show", tiny_net(tmp_path / "net.safetensors", size=5, inputs=("colour", "time")))
     assert "  inputs      colour, time" in done.out.splitlines()

@@ -332,7 +332,7 @@ def test_command_prints_what_is_missing(sets: Path, tmp_path: Path) -> None:
     done = run("publish", sets, "-o", tmp_path / "out", "--json", "-", "--overwrite", *options)
     assert [json.loads(done.out)[name] for name in ("licence", "author", "date")] == ["cc0-1.0", "me", "2026-01-31"]
     done = run("publish", sets, "-o", tmp_path / "out", "--overwrite")
-    assert done.out.splitlines()[-1] == "fill in the licence: publish again with --licence, such as cc-by-4.0"
+    assert done.out.splitlines()[-1] == "fill in the licence: publish again with --license, such as cc-by-4.0"
     assert run("publish", sets, "-o", tmp_path / "out", "--version", "1").code == 2
 
 

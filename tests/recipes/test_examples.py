@@ -343,7 +343,7 @@ ERRORS: list[tuple[dict[str, Any], str]] = [
     ({"labels": ["move", "next1"]}, f"requires k from 2 to {MAX_NEXT}"),
     ({"labels": ["move", "move"]}, "label 'move' is listed twice"),
     ({"labels": ["ply"]}, "at least one label besides"),
-    ({"labels": []}, "labels: Tuple should have at least 1 item"),
+    ({"labels": []}, "labels must be 1 or more values, got []"),
     (
         {"format": "parket"},
         "unknown format 'parket'; did you mean 'parquet'? available: npy@1, book-npy@1, parquet@1, hdf5@2",
@@ -353,7 +353,7 @@ ERRORS: list[tuple[dict[str, Any], str]] = [
     ({"format": "hdf5", "labels": ["result"]}, "hdf5@2 needs the label move; got result"),
     ({"format": "hdf5", "positions": {"passes": True}}, "hdf5@2 cannot store a pass as the next move"),
     ({"format": "hdf5", "planes": "one-plane"}, "hdf5@2 stores planes of 0 and 1 only"),
-    ({"board": "19"}, "board: String should match pattern"),
+    ({"board": "19"}, "board: a board size is like 19x19, got"),
     ({"board": "26x26"}, "26"),
     (
         {"board": "25x25", "planes": "clark8"},
@@ -363,9 +363,9 @@ ERRORS: list[tuple[dict[str, Any], str]] = [
     ({"split": "hsh"}, "unknown split 'hsh'; did you mean 'hash'? available: hash"),
     ({"split": SPLIT, "sets": ["tst"]}, "unknown set 'tst'; did you mean 'test'? available: train, test"),
     ({"split": {"kind": "hash", "sets": {"../x": 1.0}}}, "set name '../x' is not a plain file name"),
-    ({"order": "shufled"}, "order: Input should be 'corpus' or 'shuffled' (it is \"shufled\")"),
+    ({"order": "shufled"}, "order must be 'corpus' or 'shuffled', got \"shufled\""),
     ({"positions": {"per_gme": 3}}, "positions.per_gme"),
-    ({"seed": -1}, "seed: Input should be greater than or equal to 0"),
+    ({"seed": -1}, "seed must be >= 0"),
     ({"lables": ["move"]}, "lables: no such key; did you mean 'labels'?"),
     ({"positions": {"min_pli": 3}}, "positions.min_pli: no such key; did you mean 'positions.min_ply'?"),
 ]
@@ -411,14 +411,14 @@ def test_the_command_line(kgs: Path, tmp_path: Path) -> None:
     made = tmp_path / "out" / "test.parquet"
     assert done.out.startswith(f"{made}: ")
     assert "37 games = " in done.out
-    shown = run("inspect", str(made))
+    shown = run("show", str(made))
     assert shown.code == 0
     assert "planes      own+opp+last3: 5 of 19 x 19, row 0 is the top" in shown.out
     assert "its hashes match" in shown.out
-    row = run("inspect", str(made), "--row", "5")
+    row = run("show", str(made), "--row", "5")
     assert "row 5: X is to move and plays " in row.out
     assert "from games.parquet, row " in row.out
-    drawn = run("inspect", str(made), "--row", "5", "-o", str(tmp_path / "row.svg"))
+    drawn = run("show", str(made), "--row", "5", "-o", str(tmp_path / "row.svg"))
     assert drawn.code == 0
     assert tmp_path.joinpath("row.svg").is_file()
     for wrong in (["--index", "x"], ["--format", "parket"], ["--sets", "tst"]):
@@ -433,7 +433,7 @@ def test_inspect_notices_another_file(games: Path, tmp_path: Path) -> None:
     data = bytearray(labels.read_bytes())
     data[-1] ^= 1
     labels.write_bytes(data)
-    done = run("inspect", str(built.path))
+    done = run("show", str(built.path))
     assert done.code == 2
     assert "labels.npy is damaged: it has other bytes than its manifest lists" in done.err[-1]
 
@@ -448,7 +448,7 @@ def test_inspect_notices_another_file(games: Path, tmp_path: Path) -> None:
 def test_a_row_is_a_board_for_all_sets_that_tell_stones(planes: str, games: Path, tmp_path: Path) -> None:
     (built,) = build(recipe(planes=planes, labels=["move", "next2"]), games, tmp_path)
     (seven,) = build(recipe(labels=["move", "next2"]), games, tmp_path / "seven")
-    shown, expected = (run("inspect", str(path), "--row", "50") for path in (built.path, seven.path))
+    shown, expected = (run("show", str(path), "--row", "50") for path in (built.path, seven.path))
     board, as_seven = shown.out.splitlines()[:20], expected.out.splitlines()[:20]
     if planes in ("eleven", "black+white"):
         assert "X is black; the next move is " in shown.out

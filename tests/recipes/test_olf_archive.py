@@ -331,7 +331,7 @@ def test_the_recipe() -> None:
             "kind must be one of 'examples', 'katago', 'olf-archive', 'tokens', 'training', or left out; got 'heap'",
         ),
         ("clean=none", "unknown set of cleaning rules 'none'; available: legal, schraudolph, training"),
-        ("clean=3", "clean: "),
+        ("clean=3", "clean must be a table, got 3"),
         ("sets=3", "sets: "),
     ],
 )
@@ -347,8 +347,8 @@ def test_the_command(sources: list[Path], tmp_path: Path) -> None:
     done = run(*words)
     assert done.code == 0
     assert done.out.startswith(f"{tmp_path / 'into'}: 213 games = 160 in ")
-    assert re.search(r"^olf-archive +OLF files by board", run("recipes").out, re.MULTILINE)
-    assert run("recipes", "olf-archive").out.endswith('clean = "schraudolph"\n')
+    assert re.search(r"^olf-archive +OLF files by board", run("list", "recipes").out, re.MULTILINE)
+    assert run("list", "recipes", "olf-archive").out.endswith('clean = "schraudolph"\n')
 
 
 # All of KGS

@@ -12,7 +12,7 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kifu.errors import FormatError, SourceError, missing_extras
+from kifu.errors import FormatError, RecipeError, SourceError, missing_extras
 from kifu.io import open_regular
 from kifu.registry import Registry, lookup
 
@@ -116,7 +116,13 @@ def find_format(name: str, recipe_kind: str | None = None) -> Format:
 
     recipe_kind restricts the search to the formats that recipes of this kind write.
     """
-    return FORMATS.lookup(name) if recipe_kind is None else lookup(formats_of(recipe_kind), name, "format")
+    if recipe_kind is None:
+        return FORMATS.lookup(name)
+    known, other = formats_of(recipe_kind), FORMATS.get(name)
+    if other is not None and other.name not in known:
+        held = other.plane_set or "examples"
+        raise RecipeError(f"format {name} holds {held} only, and not this recipe; available: {', '.join(known)}")
+    return lookup(known, name, "format")
 
 
 def _import(target: str) -> Any:

@@ -392,7 +392,7 @@ def _open_source(
             raise RecipeError(f"{paths[0]} has planes {datasets.layout.plane_set}, not {planes}")
         return datasets
     if planes is None:
-        raise RecipeError("planes are required for games; `kifu planes` lists them")
+        raise RecipeError("planes are required for games; `kifu list planes` lists them")
     spec = ExampleSpec(planes, parse_board(board or "19x19"), pad, labels, filter)
     columns = tuple(dict.fromkeys((*spec.columns(), *DRAW_COLUMNS)))
     return CatalogueSource(read_games(paths, spec.board, pad, jobs, columns, filter=filter), spec)

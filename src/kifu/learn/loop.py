@@ -106,7 +106,7 @@ class TrainingLoop:
         if data.world_size > 1:
             device_ids = None if device.type == "cpu" else [device]
             self.model = torch.nn.parallel.DistributedDataParallel(self.module, device_ids=device_ids)
-        self.optimizer = make_optimizer(self.module.network, self.recipe.optimiser)
+        self.optimizer = make_optimizer(self.module.network, self.recipe.optimizer)
         self.ema = EMA(self.module.network, self.recipe.average) if self.recipe.average else None
         self.keeps_average = self.ema is not None
         # Both stay on the device, so that no step waits for it.
@@ -328,7 +328,7 @@ class TrainingLoop:
             path = self.directory / LAST
             kept = f"the checkpoint {path} is from before" if path.exists() else "there is no checkpoint"
             raise RecipeError(
-                f"loss is NaN or infinite at step {step:,} (lr {self._learning_rate():.3g}); try a lower optimiser.lr,"
+                f"loss is NaN or infinite at step {step:,} (lr {self._learning_rate():.3g}); try a lower optimizer.lr,"
                 f" or clip; {kept}"
             )
 

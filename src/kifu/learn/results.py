@@ -250,7 +250,7 @@ class SetResults(_Model):
 
 
 class BenchmarkResults(_Model):
-    """The results of `kifu benchmark`, in the format of docs/benchmark.md."""
+    """The results of `kifu evaluate --set`, in the format of docs/benchmark.md."""
 
     version: Literal[2] = 2
     kifu: Line
@@ -283,5 +283,5 @@ def read_evaluation(path: str | os.PathLike[str]) -> EvalResults:
 
 
 def read_results(path: str | os.PathLike[str]) -> BenchmarkResults:
-    """Read a file that `kifu benchmark --json` wrote."""
-    return read_model(BenchmarkResults, path, "results of kifu benchmark")
+    """Read a file that `kifu evaluate --set --json` wrote."""
+    return read_model(BenchmarkResults, path, "results of kifu evaluate --set")

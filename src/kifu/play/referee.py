@@ -43,7 +43,7 @@ def parse_command(text: str, rules: str = "chinese") -> list[str]:
     A net (a run directory, a .safetensors, .onnx or .bin.gz file, or a packaged one) stands for `kifu gtp --net NET`
     with the rules. Raises RecipeError if the text is not a command line, or the program was not found.
     """
-    net = [sys.executable, "-P", "-m", "kifu.cli", "gtp", "--net", text, "--rules", rules]
+    net = [sys.executable, "-P", "-m", "kifu", "gtp", "--net", text, "--rules", rules]
     if text.isprintable() and _is_net(text):
         return net
     # `kifu gtp` reports the missing file

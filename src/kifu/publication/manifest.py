@@ -177,7 +177,7 @@ class Publication(Report):
         if self.leaks:
             lines.append("splits share games; README.md lists how many")
         if self.licence is None:
-            lines.append("fill in the licence: publish again with --licence, such as cc-by-4.0")
+            lines.append("fill in the licence: publish again with --license, such as cc-by-4.0")
         return "\n".join(lines)
 
 

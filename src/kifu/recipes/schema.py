@@ -137,7 +137,7 @@ class KgsgoRecipe(NamedConfig):
     name: Line
     title: Line
     format: str
-    """The file format (`kifu formats`), which determines the plane set."""
+    """The file format (`kifu list formats`), which determines the plane set."""
     seed: Annotated[int, Field(ge=0, lt=2**63)]
     """Seed of the draws."""
     until: Annotated[int, Field(ge=0, le=9999)]
@@ -226,11 +226,11 @@ class ExamplesRecipe(SplitRecipe):
 
     kind: Literal["examples"]
     planes: Line
-    """A plane set (`kifu planes`), or features joined by +."""
+    """A plane set (`kifu list planes`), or features joined by +."""
     labels: Annotated[tuple[Line, ...], Field(strict=False, min_length=1)] = ("move",)
     """Names of labels, see `kifu.datasets.labels`. Readers return the first one with the planes."""
     format: Line
-    """A format of examples (`kifu formats`)."""
+    """A format of examples (`kifu list formats`)."""
     board: BoardSize = "19x19"
     """Board size; other games are dropped."""
     pad: bool = False

@@ -1,4 +1,4 @@
-"""Descriptions of artefacts and positions as text and pictures, for `kifu inspect` and `kifu show`."""
+"""Descriptions of artefacts and positions as text and pictures, for `kifu show`."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from kifu.errors import DropReason, FormatError, join_lines
 from kifu.go.board import Board
 from kifu.katago.net_file import is_kata_net
 from kifu.katago.npz import KataNpz
+from kifu.learn import BEST, MIX_SUFFIX, ONNX_SUFFIX, SUFFIX
 from kifu.planes.registry import KATAGO22
 from kifu.point import BLACK, WHITE, to_gtp
 from kifu.records.games import describe_left_out
@@ -64,10 +65,15 @@ class Description(str):
 
 
 def describe(path: AnyPath) -> Description:
-    """Return the contents of a data set, catalogue, archive, folder or record, with its checks."""
+    """Return the contents of a net, data set (also of its manifest), catalogue, archive or folder, with its checks."""
     if isinstance(path, Path):
+        path = path.with_name(path.name.removesuffix(".manifest.json"))
         if is_kata_net(path):
             return Description(describe_kata_net(path))
+        if path.suffix in (SUFFIX, ONNX_SUFFIX, MIX_SUFFIX) or (path / BEST).exists():
+            from kifu.learn.net import describe_net
+
+            return Description(describe_net(path))
         if is_tokens(path):
             return Description(join_lines(inspect_tokens(path)))
         if is_data_set(path):

@@ -1,4 +1,4 @@
-"""Descriptions of data sets for `kifu inspect`: counts, hashes, checks, and a comparison with the manifest."""
+"""Descriptions of data sets for `kifu show`: counts, hashes, checks, and a comparison with the manifest."""
 
 from __future__ import annotations
 

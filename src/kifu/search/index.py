@@ -183,11 +183,11 @@ class SearchIndex:
             except OSError as error:
                 raise FormatError(f"{self.path} cannot be read: {error.strerror}") from None
             if count == 0:
-                raise FormatError(f"{self.path} was truncated; run kifu index --overwrite")
+                raise FormatError(f"{self.path} was truncated; remove it and search again")
             filled += count
         for k, block in enumerate(blocks):
             if crc32(out[k * BLOCK_BYTES : (k + 1) * BLOCK_BYTES]) != self._checksums[block]:
-                raise FormatError(f"{self.path} is damaged; remove it and run kifu index again")
+                raise FormatError(f"{self.path} is damaged; remove it and search again")
 
     @cached_property
     def _size(self) -> int:
@@ -262,7 +262,7 @@ class SearchIndex:
 
     def damaged(self, what: str) -> FormatError:
         """Return the error for a part of the index with impossible values."""
-        return FormatError(f"{self.path} is damaged: {what} are out of range; remove it and run kifu index again")
+        return FormatError(f"{self.path} is damaged: {what} are out of range; remove it and search again")
 
 
 def is_index(path: Path) -> bool:
@@ -283,7 +283,7 @@ def open_index(parquet: str | os.PathLike[str]) -> SearchIndex:
             size = os.fstat(file.fileno()).st_size
             header = _parse_header(path, bytes_at(file.fileno(), _HEADER_BYTES, 0))
             if header.parquet != identify(parquet):
-                raise FormatError(f"{path} is the index of another catalogue; run kifu index --overwrite")
+                raise FormatError(f"{path} is the index of another catalogue; search without an index, or remove it")
             n_blocks = -(-_arrays_bytes(header) // BLOCK_BYTES)
             start = _HEADER_BYTES + _arrays_bytes(header)
             expected = start + (n_blocks + 1) * _CHECKSUM.itemsize
@@ -291,12 +291,12 @@ def open_index(parquet: str | os.PathLike[str]) -> SearchIndex:
                 raise FormatError(f"{path} has {size:,} bytes, not {expected:,}: it is truncated or damaged")
             table = bytes_at(file.fileno(), expected - start, start)
             if len(table) != expected - start or crc32(table[:-4]).to_bytes(4, "little") != table[-4:]:
-                raise FormatError(f"{path} is damaged; remove it and run kifu index again")
+                raise FormatError(f"{path} is damaged; remove it and search again")
             index = SearchIndex(path, header, os.dup(file.fileno()), np.frombuffer(table[:-4], _CHECKSUM))
             weakref.finalize(index, os.close, index._descriptor)
             return index
     except FileNotFoundError:
-        raise FormatError(f"{parquet} has no index; run kifu index") from None
+        raise FormatError(f"{parquet} has no index; searching makes it") from None
     except OSError as error:
         raise FormatError(f"{path} cannot be read: {error.strerror}") from None
 
@@ -316,13 +316,12 @@ def _parse_header(path: Path, data: bytes) -> IndexHeader:
     version, length = (int.from_bytes(data[at : at + 2], "little") for at in (len(_MAGIC), len(_MAGIC) + 2))
     if version != _VERSION:
         raise FormatError(
-            f"{path} is a search index of version {version}; this kifu reads version {_VERSION}; run kifu index"
-            " --overwrite"
+            f"{path} is a search index of version {version}; this kifu reads version {_VERSION}; remove it"
         )
     text = data[_JSON_START : _JSON_START + length]
     checked = data[len(_MAGIC) : len(_MAGIC) + 4] + text
     if len(data) < _HEADER_BYTES or blake3(checked).digest() != data[_JSON_START - _DIGEST_BYTES : _JSON_START]:
-        raise FormatError(f"{path} is truncated, or its header is damaged; remove it and run kifu index again")
+        raise FormatError(f"{path} is truncated, or its header is damaged; remove it and search again")
     try:
         return IndexHeader.model_validate_json(text)
     except ValidationError as error:

@@ -18,7 +18,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from kifu.errors import KifuError, first_line
+from kifu.config import first_invalid
+from kifu.errors import KifuError
 from kifu.progress import Progress
 from kifu.text import Report
 
@@ -301,5 +302,4 @@ def describe_invalid(error: ValidationError) -> str:
     name = ".".join(map(str, first["loc"]))[:60] or "parameters"
     if first["type"] == "extra_forbidden":
         return f"unknown parameter {name!r}"
-    value = repr(first["input"])
-    return first_line(ValueError(f"{name}: {first['msg']}, got {value if len(value) <= 60 else value[:56] + ' ...'}"))
+    return first_invalid(error)

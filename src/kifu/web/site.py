@@ -252,7 +252,7 @@ class Corpus:
 
     @property
     def indexed(self) -> bool:
-        """True if `kifu index` has indexed all its files."""
+        """True if all its files have a search index."""
         return all(index_path(file).exists() for file in self.searcher.catalogue.partitions)
 
 
@@ -282,7 +282,7 @@ class Site:
 
         Args:
             nets: Nets as for `open_net`; None for the packaged net.
-            reports: Files that `kifu evaluate`, `kifu benchmark` and `kifu audit` wrote with `--json`.
+            reports: Files that `kifu evaluate` and `kifu audit` wrote with `--json`.
             records: The archives and folders that the catalogues were made from.
         """
         if not catalogues:

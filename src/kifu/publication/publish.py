@@ -179,9 +179,10 @@ def publish(  # noqa: PLR0913 - options
         changes, sums = None, {}
         if earlier is not None and previous is not None:
             changes, sums[CHANGES_FILE] = _compare(folder, Path(previous), earlier, inputs, progress)
-        for each in (each for each in inputs if each.manifest is not None):
-            name = f"{MANIFESTS}/{manifest_path(Path(each.name))}"
-            sums[name] = _write(folder, name, each.manifest.to_json().decode())
+        for each in inputs:
+            if each.manifest is not None:
+                name = f"{MANIFESTS}/{manifest_path(Path(each.name))}"
+                sums[name] = _write(folder, name, each.manifest.to_json().decode())
         number = version or (_FIRST_VERSION if changes is None else next_version(changes))
         publication = replace(publication, version=number, splits=splits, changes=changes)
         sums["README.md"] = _write(folder, "README.md", render_card(publication))

@@ -114,7 +114,7 @@ def reproduce(
         groups.setdefault(json.dumps(product.made_from), []).append(product)
     with make_executor(engine, jobs) as executor, tempfile.TemporaryDirectory(prefix="kifu-") as work:
         hashed = hash_sources(find_sources(sources), executor)
-        found = {each.info.get("blake3"): each for each in reversed(hashed)}
+        found = {each.info["blake3"]: each for each in reversed(hashed) if "blake3" in each.info}
         maker = _Maker(found, Path(work), BuildOptions(executor, progress, overwrite=overwrite))
         maker.require_sources(products)
         for group in groups.values():
@@ -141,8 +141,8 @@ def _products(path: Path) -> Iterator[_Product]:
     elif manifest := read_manifest(path.with_name(path.name.removesuffix(SUFFIX))):
         yield _data_set(manifest)
     elif path.is_dir() and not has_index(path):
-        for each in sorted(path.glob(f"*{SUFFIX}")) or sorted(path.glob("*.parquet")):
-            yield from _products(each)
+        for file in sorted(path.glob(f"*{SUFFIX}")) or sorted(path.glob("*.parquet")):
+            yield from _products(file)
     else:
         yield _catalogue(path)
 
@@ -167,10 +167,15 @@ def _data_set(manifest: Manifest) -> _Product:
 def _catalogue(path: Path) -> _Product:
     catalogue = open_catalogue(path)
     made_from = {name: value for name, value in catalogue.metadata.items() if name != "set"}
-    if catalogue.index is not None or not ({"clean", "sources"} <= {*made_from} or {"split", "of"} <= {*made_from}):
+    if catalogue.index is not None or not _lists_origin(made_from):
         raise FormatError(f"{path} cannot be made again: only files that kifu ingest, split or build wrote can")
     kifu = parquet_metadata(path).get(b"kifu.version", b"").decode("utf-8", "replace")
     return _Product(kifu, made_from, str(catalogue.metadata.get("set", "")), {path.name: catalogue.digest()})
+
+
+def _lists_origin(about: Mapping[str, Any]) -> bool:
+    """Return True if the metadata are those of a catalogue that `ingest` or `split` made."""
+    return {"clean", "sources"} <= {*about} or {"split", "of"} <= {*about}
 
 
 @dataclass(frozen=True)
@@ -182,7 +187,7 @@ class _Maker:
         work: The folder for these catalogues.
     """
 
-    found: dict[str | None, Source]
+    found: dict[str, Source]
     work: Path
     options: BuildOptions
 
@@ -199,10 +204,12 @@ class _Maker:
 
     def _missing(self, made_from: Mapping[str, Any], depth: int = 0) -> Iterator[dict[str, Any]]:
         for info in source_infos(made_from):
-            if info.get("blake3") not in self.found:
+            if str(info.get("blake3")) not in self.found:
                 about = info.get("about")
-                parents = source_infos(about) if isinstance(about, dict) and depth < MAX_DEPTH else []
-                yield from self._missing(about, depth + 1) if parents else [info]
+                if isinstance(about, dict) and _lists_origin(about) and depth < MAX_DEPTH:
+                    yield from self._missing(about, depth + 1)
+                else:
+                    yield info
 
     def make(self, made_from: Mapping[str, Any], sets: Sequence[str], output: Path, name: str) -> None:
         """Make the sets of a recipe or split, or a catalogue, which gets a name."""
@@ -221,7 +228,7 @@ class _Maker:
 
     def _source(self, info: Mapping[str, Any]) -> Source:
         """Return a source under its listed name; a catalogue is made if it was not found."""
-        key, listed = info.get("blake3"), {"name": info["name"]} if "name" in info else {}
+        key, listed = str(info.get("blake3")), {"name": str(info["name"])} if "name" in info else {}
         if key not in self.found:
             about = info["about"]
             folder, set = self.work / str(len(self.found)), str(about.get("set", ""))
@@ -229,4 +236,4 @@ class _Maker:
             path = folder / (f"{set}.parquet" if "split" in about else CATALOGUE)
             (self.found[key],) = hash_sources(find_sources(path), self.options.executor)
         found = self.found[key]
-        return replace(found, name=info.get("name", found.name), info=found.info | listed)
+        return replace(found, name=listed.get("name", found.name), info=found.info | listed)

@@ -64,7 +64,7 @@ Chunks that fit into an L2 cache of 1 MiB are neither made nor hashed nor writte
 
 _KEPT = int(DropReason.KEPT)  # arrays are compared with it faster than with a member of an enum
 
-_EXAMPLES = 180
+_EXAMPLES = 190
 """Examples of a game of KGS, about."""
 
 _SPARE_MOVES = 512

@@ -218,7 +218,7 @@ class SplitRecipe(GamesRecipe):
     @property
     @abstractmethod
     def position_bytes(self) -> float:
-        """Size of the examples of a position; of compressed ones a low estimate."""
+        """Size of the example of a position, about."""
 
 
 class ExamplesRecipe(SplitRecipe):
@@ -282,7 +282,7 @@ class ExamplesRecipe(SplitRecipe):
 
     @property
     def position_bytes(self) -> float:
-        """Size of the planes of an example; of compressed ones a low estimate."""
+        """Size of the planes of an example, about."""
         return self.example_format.planes_bytes(self.layout())
 
     def encoder(self) -> FrameEncoder:

@@ -27,8 +27,8 @@ from kifu.cli.app import Outcome, Plan, command, progress
 @opts.engine
 @opts.dry_run
 def build(
-    recipe: str, sources: opts.Strings, output: Path, format: str | None, sets: str | None, index: Path | None, set_:
-    opts.Strings, overwrite: bool, jobs: int | None, engine: str, dry_run: bool,
+    recipe: str, sources: opts.Strings, output: Path, format: str | None, sets: str | None, index: Path | None,
+    set_: opts.Strings, overwrite: bool, jobs: int | None, engine: str, dry_run: bool,
 ) -> Outcome:  # fmt: skip
     """Build the data sets of a recipe.
 
@@ -81,8 +81,8 @@ def build(
 @opts.overwrite
 @opts.jobs
 def publish(
-    sets: opts.Strings, output: Path, title: str | None, license: str | None, author: str | None, url: str | None, doi:
-    str | None, date: str | None, version: str | None, previous: Path | None, overwrite: bool, jobs: int | None,
+    sets: opts.Strings, output: Path, title: str | None, license: str | None, author: str | None, url: str | None,
+    doi: str | None, date: str | None, version: str | None, previous: Path | None, overwrite: bool, jobs: int | None,
 ) -> Outcome:  # fmt: skip
     """Write a folder to publish: data, card, Croissant metadata, checksums.
 
@@ -91,7 +91,7 @@ def publish(
     from kifu.publication.publish import publish as publish_sets
 
     report = publish_sets(
-        sets, output, title=title, licence=license, author=author, url=url, doi=doi, date=date, version=version,
+        sets, output, title=title, license=license, author=author, url=url, doi=doi, date=date, version=version,
         previous=previous, overwrite=overwrite, jobs=jobs, progress=progress,
     )  # fmt: skip
     return Outcome.of_output(output, report)

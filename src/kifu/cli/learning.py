@@ -38,8 +38,8 @@ from kifu.learn import PACKAGED
 @opts.jobs
 @opts.dry_run
 def train(
-    recipe: str, sources: opts.Strings, output: Path, validate: opts.Strings, resume: bool, overwrite: bool, time: float
-    | None, set_: opts.Strings, devices: int, accelerator: str, jobs: int | None, dry_run: bool,
+    recipe: str, sources: opts.Strings, output: Path, validate: opts.Strings, resume: bool, overwrite: bool,
+    time: float | None, set_: opts.Strings, devices: int, accelerator: str, jobs: int | None, dry_run: bool,
 ) -> Outcome | None:  # fmt: skip
     """Train a net to predict the next move.
 
@@ -95,9 +95,9 @@ def train(
 @opts.output_file("--html", "Write a page with plots and boards.")
 @opts.jobs
 def evaluate(
-    sources: opts.Strings, nets: opts.Strings, sets: opts.Strings, compare: bool, output: Path | None, board: str |
-    None, legal: bool, symmetries: bool, passes: bool, per_game: int | None, positions: int | None, seed: int,
-    precision: str, overlap: str, server: str | None, html: Path | None, jobs: int | None,
+    sources: opts.Strings, nets: opts.Strings, sets: opts.Strings, compare: bool, output: Path | None,
+    board: str | None, legal: bool, symmetries: bool, passes: bool, per_game: int | None, positions: int | None,
+    seed: int, precision: str, overlap: str, server: str | None, html: Path | None, jobs: int | None,
 ) -> Outcome:  # fmt: skip
     """Measure how well nets predict the moves of games, or of fixed test sets.
 
@@ -176,9 +176,9 @@ def _page(output: Path | None, text: Callable[[], str]) -> Callable[[], object] 
 @opts.engine
 @opts.dry_run
 def annotate(
-    catalogues: opts.Strings, output: Path, nets: opts.Strings, board: str | None, symmetries: bool, rating: float |
-    None, opponent: float | None, server: str | None, precision: str, overwrite: bool, jobs: int | None, engine: str,
-    dry_run: bool,
+    catalogues: opts.Strings, output: Path, nets: opts.Strings, board: str | None, symmetries: bool,
+    rating: float | None, opponent: float | None, server: str | None, precision: str, overwrite: bool, jobs: int | None,
+    engine: str, dry_run: bool,
 ) -> Outcome:  # fmt: skip
     """Write what nets think of each move of catalogues, as a table.
 
@@ -247,8 +247,8 @@ def mix(
 @opts.symmetries
 @opts.picture
 def predict(
-    game: str, net: str, number: int, move: int | None, top: int, rating: float | None, opponent: float | None, server:
-    str | None, symmetries: bool, output: Path | None,
+    game: str, net: str, number: int, move: int | None, top: int, rating: float | None, opponent: float | None,
+    server: str | None, symmetries: bool, output: Path | None,
 ) -> Outcome:  # fmt: skip
     """Predict the next move of a position; draw a heat map."""
     from kifu.learn.inference import set_server

@@ -28,8 +28,8 @@ from kifu.learn import PACKAGED
 )  # fmt: skip
 @opts.symmetries
 def gtp(
-    net: str, rules: str, rating: float | None, opponent: float | None, server: str | None, temperature: float, seed:
-    int | None, resign: float | None, symmetries: bool,
+    net: str, rules: str, rating: float | None, opponent: float | None, server: str | None, temperature: float,
+    seed: int | None, resign: float | None, symmetries: bool,
 ) -> None:  # fmt: skip
     """Run a GTP engine, for Sabaki, GoGui and referees.
 
@@ -73,8 +73,8 @@ def gtp(
 @opts.number("--jobs", "Number of parallel games.", 1)
 @opts.dry_run
 def match(
-    a: str, b: str, output: Path, games: int, board: str, komi: float, rules: str, openings: Path | None, opening_moves:
-    int, seed: int, move_time: float, score_by: str | None, jobs: int, dry_run: bool,
+    a: str, b: str, output: Path, games: int, board: str, komi: float, rules: str, openings: Path | None,
+    opening_moves: int, seed: int, move_time: float, score_by: str | None, jobs: int, dry_run: bool,
 ) -> Outcome:  # fmt: skip
     """Play games between two GTP programs and score the match.
 

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 @opts.option("--index", "URL|FILE", "The index of the files.", shown="the publisher's", type=opts.PLACE)
 @opts.dry_run
 def fetch(
-    collection: str | None, names: opts.Strings, output: Path | None, dates: str | None, everything: bool, listing:
-    bool, index: str | None, dry_run: bool,
+    collection: str | None, names: opts.Strings, output: Path | None, dates: str | None, everything: bool,
+    listing: bool, index: str | None, dry_run: bool,
 ) -> Outcome:  # fmt: skip
     """Download files of a published collection, or write the bundled sample.
 

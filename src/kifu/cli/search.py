@@ -47,9 +47,9 @@ _years = opts.option("--years", "MOVE", "Count a continuation by year: its lette
 @opts.no_index
 @opts.jobs
 def search(
-    catalogue: Path, pattern: opts.Strings, output: Path | None, hits: Path | None, anchor: str | None, fixed_colors:
-    bool, next_: str | None, consecutive: bool, last_ply: int | None, where: str | None, player: str | None, color: str
-    | None, years: str | None, no_index: bool, jobs: int | None,
+    catalogue: Path, pattern: opts.Strings, output: Path | None, hits: Path | None, anchor: str | None,
+    fixed_colors: bool, next_: str | None, consecutive: bool, last_ply: int | None, where: str | None,
+    player: str | None, color: str | None, years: str | None, no_index: bool, jobs: int | None,
 ) -> Outcome:  # fmt: skip
     """Find a pattern or a sequence of moves, and count how it was continued.
 
@@ -99,8 +99,8 @@ def search(
 @opts.no_index
 @opts.jobs
 def explore(
-    catalogue: Path, position: opts.Strings, output: Path | None, where: str | None, player: str | None, color: str |
-    None, years: str | None, board: str | None, no_index: bool, jobs: int | None,
+    catalogue: Path, position: opts.Strings, output: Path | None, where: str | None, player: str | None,
+    color: str | None, years: str | None, board: str | None, no_index: bool, jobs: int | None,
 ) -> Outcome:  # fmt: skip
     """Count the moves that were played in a position, in any orientation, and their results.
 

@@ -56,8 +56,8 @@ _END = "the server has ended"
 @opts.no_index
 @opts.flag("--open open_browser", "Open the page in the default browser.")
 def serve(
-    catalogues: opts.Strings, nets: opts.Strings, report: tuple[Path, ...], records: tuple[Path, ...], host: str, port:
-    int, token: str | None, no_index: bool, open_browser: bool,
+    catalogues: opts.Strings, nets: opts.Strings, report: tuple[Path, ...], records: tuple[Path, ...], host: str,
+    port: int, token: str | None, no_index: bool, open_browser: bool,
 ) -> None:  # fmt: skip
     """Serve catalogues and nets as web pages: browse, explore, search, play. --net none serves no net."""
     import secrets

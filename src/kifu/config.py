@@ -145,7 +145,7 @@ _EXPECTED = {
     "list": "a list",
     "date": "a date such as 2016-01-31",
 }
-"""What a value must be by the type of an error of pydantic, or by the first word of it; all else is a table."""
+"""Requirements on values by the type of an error of pydantic, or by the first word of it; all else is a table."""
 
 
 def first_invalid(error: ValidationError, table: Any = None) -> str:

@@ -48,14 +48,29 @@ class Value(click.ParamType[Any]):
         name: What a value must be, for messages: "a number".
     """
 
-    def __init__(self, read: Callable[[str], Any], name: str, *, is_path: bool = False) -> None:
-        """Create a type. read: Raises ValueError. is_path: The shell completes files."""
-        self._read, self.name, self.is_path = read, name, is_path
+    def __init__(
+        self, read: Callable[[str], Any], name: str, *, is_path: bool = False, is_stream: bool = False
+    ) -> None:
+        """Create a type.
+
+        Args:
+            read: Raises ValueError.
+            is_path: The shell completes files.
+            is_stream: "-" becomes the path of a copy of standard input, which lasts as long as the command.
+        """
+        self._read, self.name, self.is_path, self._is_stream = read, name, is_path, is_stream
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the value; raise BadParameter if it is not of this type."""
         if not isinstance(value, str):  # a default
             return value
+        if value == "-" and self._is_stream and ctx is not None and not ctx.resilient_parsing:
+            from tempfile import TemporaryDirectory
+
+            path = Path(ctx.with_resource(TemporaryDirectory(prefix="kifu-")), "standard-input")
+            with path.open("wb") as file:
+                shutil.copyfileobj(sys.stdin.buffer, file)
+            return str(path)
         try:
             return self._read(value)
         except ValueError:
@@ -64,21 +79,6 @@ class Value(click.ParamType[Any]):
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Let the shell complete paths."""
         return complete((), is_path=self.is_path)(ctx, param, incomplete)
-
-
-class Source(Value):
-    """Paths; "-" becomes that of a copy of standard input, which lasts as long as the command."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the path."""
-        if value != "-" or ctx is None or ctx.resilient_parsing:
-            return super().convert(value, param, ctx)
-        from tempfile import TemporaryDirectory
-
-        path = Path(ctx.with_resource(TemporaryDirectory(prefix="kifu-")), "standard-input")
-        with path.open("wb") as file:
-            shutil.copyfileobj(sys.stdin.buffer, file)
-        return str(path)
 
 
 def complete(names: Names, *, is_path: bool) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
@@ -135,8 +135,8 @@ def _read_number(text: str, least: int, most: int | None) -> int:
 TEXT = Value(_read_text, "text in UTF-8")
 PLACE = Value(str, "a name or path", is_path=True)
 """Names, paths and URLs as strings, since `Path` would turn s3://x into s3:/x; their bytes need not be text."""
-SOURCE = Source(str, "a path", is_path=True)
-"""Paths and URLs of games, and - for standard input."""
+SOURCE = Value(str, "a path", is_path=True, is_stream=True)
+"""Paths and URLs of games."""
 PATH = Value(Path, "a path", is_path=True)
 OUTPUT = Value(output_path, "a path", is_path=True)
 NUMBER = Value(float, "a number")

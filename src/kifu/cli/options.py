@@ -9,6 +9,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable
+from copy import copy
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -58,7 +59,8 @@ class Value(click.ParamType[Any]):
             is_path: The shell completes files.
             is_stream: "-" becomes the path of a copy of standard input, which lasts as long as the command.
         """
-        self._read, self.name, self.is_path, self._is_stream = read, name, is_path, is_stream
+        self._read, self.name, self._is_path, self._is_stream = read, name, is_path, is_stream
+        self._names: Names = ()
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the value; raise BadParameter if it is not of this type."""
@@ -76,25 +78,22 @@ class Value(click.ParamType[Any]):
         except ValueError:
             return self.fail(f"must be {self.name}, got {value!r}", param, ctx)
 
+    def naming(self, names: Names) -> Value:
+        """Return this type with names that the shell completes, without their versions, besides files."""
+        named = copy(self)
+        named._names = names
+        return named
+
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """Let the shell complete paths."""
-        return complete((), is_path=self.is_path)(ctx, param, incomplete)
-
-
-def complete(names: Names, *, is_path: bool) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
-    """Return the completion by names, which lose their version, and by files.
-
-    The item of files is the first, since bash forgets earlier ones with it; it shows files where no name fits.
-    """
-
-    def items(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Return the completion. bash forgets the items before that of files, and shows files where no name fits."""
         from click.shell_completion import CompletionItem
 
-        known = dict.fromkeys(name.partition("@")[0] for name in (names(ctx) if callable(names) else names))
-        found = [CompletionItem(name) for name in known if name.startswith(incomplete)]
-        return [CompletionItem(incomplete, type="file"), *found] if is_path else found
-
-    return items
+        names = self._names(ctx) if callable(self._names) else self._names
+        known = [
+            name for name in dict.fromkeys(each.partition("@")[0] for each in names) if name.startswith(incomplete)
+        ]
+        files = [CompletionItem(incomplete, type="file")] * self._is_path
+        return [*files, *map(CompletionItem, known)]
 
 
 def output_path(text: str) -> Path:
@@ -158,9 +157,7 @@ def argument(
     metavar = metavar if settings["required"] else f"[{metavar}]"
     metavar += "..." * (settings.get("nargs") == -1)
     text = f"{help}  [default: ({shown})]" if shown else help
-    if names:
-        settings["shell_complete"] = complete(names, is_path=type.is_path)
-    return click.argument(name, metavar=metavar, help=text, type=type, **settings)
+    return click.argument(name, metavar=metavar, help=text, type=type.naming(names), **settings)
 
 
 def option(
@@ -174,9 +171,8 @@ def option(
         names: Names that the shell completes.
         settings: `default`, `required`, or `multiple` if the option can be repeated.
     """
-    if names:
-        settings["shell_complete"] = complete(names, is_path=type.is_path)
-    return click.option(*name.split(), metavar=metavar, help=help, type=type, show_default=shown or True, **settings)
+    settings |= {"metavar": metavar, "help": help, "type": type.naming(names), "show_default": shown or True}
+    return click.option(*name.split(), **settings)
 
 
 def number(

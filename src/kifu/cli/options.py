@@ -140,7 +140,7 @@ PATH = Value(Path, "a path", is_path=True)
 OUTPUT = Value(output_path, "a path", is_path=True)
 NUMBER = Value(float, "a number")
 DURATION = Value(_read_duration, "a duration with a unit, such as 90s, 15m or 2h")
-RANK = Value(_read_rank, "a rank, such as 3d or 10k")
+RANK = Value(_read_rank, "a rank, 30k to 1k, 1d to 9d or 1p to 9p")
 
 
 def argument(

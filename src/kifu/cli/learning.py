@@ -302,7 +302,7 @@ def problems(catalogue: Path, output: Path, net: str, where: str | None, count: 
     from kifu.learn.review import Reviewer, search_problems, write_problems
     from kifu.search.searcher import Searcher
 
-    searcher = Searcher(catalogue)
+    searcher = Searcher(catalogue, use_index=False)
     search, found, tried = search_problems(Reviewer(open_net(net)), searcher, searcher.select(where), seed), [], 0
     with progress("searching problems", count, "problems") as bar:
         for _, problem in search:

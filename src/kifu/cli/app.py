@@ -185,11 +185,11 @@ def app(context: click.Context) -> None:
 Function = TypeVar("Function", bound=Callable[..., "Outcome | None"])
 
 
-def command(*examples: str, kernels: bool = False, has_result: bool = True) -> Callable[[Function], Function]:
+def command(*examples: str, kernels: bool = True, has_result: bool = True) -> Callable[[Function], Function]:
     """Register a command, see `Command`.
 
     Args:
-        kernels: True if it runs compiled kernels.
+        kernels: False if it runs no compiled kernels.
         has_result: False if the function returns None.
     """
 

@@ -21,7 +21,6 @@ _QUERY_MEMORY = 3 << 30
     "kifu ingest sample -o games.parquet",
     "kifu ingest sample -o corpus --clean schraudolph",
     "kifu ingest -o corpus --compact",
-    kernels=True,
 )
 @opts.sources_or_none
 @opts.output("A new .parquet file, or a folder to create or extend.")
@@ -73,7 +72,7 @@ def ingest(
     return Outcome.of_output(output, "\n".join(map(str, reports)), reports[-1])
 
 
-@command("kifu stats games.parquet", "kifu stats games.parquet -o games.png")
+@command("kifu stats games.parquet", "kifu stats games.parquet -o games.png", kernels=False)
 @opts.catalogues
 @opts.picture
 @opts.jobs
@@ -95,6 +94,7 @@ def stats(catalogues: opts.Strings, output: Path | None, jobs: int | None, engin
 @command(
     'kifu query "select year, count(*) from kept group by year" games.parquet',
     'kifu query "select * from kept where n_moves > 250" games.parquet -o long.csv',
+    kernels=False,
 )
 @opts.argument("sql", "SQL", "A SELECT over the tables games, kept and moves.")
 @opts.argument(
@@ -134,11 +134,7 @@ def query(sql: str, catalogues: opts.Strings, output: Path | None, rows: int, jo
         return Outcome.of_output(output, f"{count:,} rows", {"path": str(output), "rows": count})
 
 
-@command(
-    "kifu split games.parquet -o sets",
-    "kifu split games.parquet -o sets --set split.seed=1 --dry-run",
-    kernels=True,
-)
+@command("kifu split games.parquet -o sets", "kifu split games.parquet -o sets --set split.seed=1 --dry-run")
 @opts.catalogues
 @opts.output("Folder for the sets, one catalogue each.")
 @opts.option("--by", "SPLIT", "The split: hash, or a .toml file.", default="hash", type=opts.PLACE, names=("hash",))
@@ -165,7 +161,6 @@ def split(
 @command(
     "kifu audit sets/train.parquet sets/test.parquet",
     "kifu audit sets/train.parquet sets/test.parquet --json audit.json",
-    kernels=True,
 )
 @opts.argument("files", "FILE", "Two or more catalogues or data sets.", type=opts.PATH, nargs=-1)
 @opts.jobs

@@ -11,7 +11,6 @@ from kifu.cli.app import Outcome, Plan, command, progress
 @command(
     "kifu build kgsgo-v2 sample -o data --sets test --set until=2025",
     "kifu build katago sample -o kata --dry-run",
-    kernels=True,
 )
 @opts.recipe
 @opts.sources
@@ -64,7 +63,6 @@ def build(
 @command(
     "kifu publish games.parquet -o published --license cc0-1.0",
     "kifu publish sets -o published-2 --previous published",
-    kernels=True,
 )
 @opts.argument(
     "sets", "DATASET", "Catalogues, data sets in Parquet, or folders of them; one per split.", type=opts.PLACE, nargs=-1

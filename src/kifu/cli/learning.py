@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -18,7 +17,6 @@ from kifu.learn import PACKAGED
 @command(
     "kifu train quick-cpu sets/train.parquet -o run --set validation=0.1 --time 30s",
     "kifu train small sample -o small --set batch_size=128 --dry-run",
-    kernels=True,
 )
 @opts.recipe
 @opts.sources
@@ -72,7 +70,6 @@ def train(
 @command(
     "kifu evaluate sets/test.parquet --net run --positions 300",
     "kifu evaluate sets/test.parquet --net run --positions 300 --html run.html",
-    kernels=True,
 )
 @opts.sources
 @opts.nets
@@ -92,7 +89,7 @@ def train(
 @opts.precision
 @opts.overlap
 @opts.server
-@opts.output_file("--html", "Write a page with plots and boards.")
+@opts.option("--html", "FILE", "Write a page with plots and boards.", type=opts.OUTPUT)
 @opts.jobs
 def evaluate(
     sources: opts.Strings, nets: opts.Strings, sets: opts.Strings, compare: bool, output: Path | None,
@@ -128,6 +125,7 @@ def _evaluate_sets(
     symmetries: bool,
     jobs: int | None,
 ) -> Outcome:
+    from kifu.io import write_output
     from kifu.learn.benchmark import benchmark
     from kifu.report.evaluation import compare, print_results
 
@@ -138,29 +136,25 @@ def _evaluate_sets(
             raise RecipeError(f"a fixed set is measured in one way, so {each.opts[-1]} cannot be combined with --set")
     names = () if sets == ("all",) else sets
     result = benchmark(nets, sources, names, symmetries=symmetries, jobs=jobs, progress=progress)
-    return Outcome(lambda: print_results(result), result, write=_page(output, lambda: compare([result])))
+    write = None if output is None else partial(write_output, output, compare([result]).encode())
+    return Outcome(lambda: print_results(result), result, write=write)
 
 
 def _compare(paths: opts.Strings, output: Path | None) -> Outcome:
+    from kifu.io import write_output
     from kifu.learn.results import read_results
     from kifu.report.evaluation import compare
 
     results = [read_results(path) for path in paths]
     page = compare(results)
     data = [each.model_dump(mode="json") for each in results]
-    return Outcome(page.rstrip("\n"), data, write=_page(output, lambda: page))
-
-
-def _page(output: Path | None, text: Callable[[], str]) -> Callable[[], object] | None:
-    from kifu.io import write_output
-
-    return None if output is None else lambda: write_output(output, text().encode())
+    write = None if output is None else partial(write_output, output, page.encode())
+    return Outcome(page.rstrip("\n"), data, write=write)
 
 
 @command(
     "kifu annotate sets/test.parquet -o moves.parquet --net run --net small",
     "kifu annotate sets/test.parquet -o moves.parquet --dry-run",
-    kernels=True,
 )
 @opts.catalogues
 @opts.output("The .parquet file to write.")
@@ -202,7 +196,6 @@ def annotate(
 @command(
     "kifu mix sets/validation.parquet --net human --net small -o people.mix",
     "kifu mix sets/test.parquet --net human --net small -o few.mix --positions 99",
-    kernels=True,
 )
 @opts.sources
 @opts.output("The .mix file to write, in the folder of the nets.")
@@ -231,11 +224,7 @@ def mix(
     return Outcome(describe_net(output), fitted.model_dump(mode="json"), summary=True)
 
 
-@command(
-    "kifu predict sample --game 3 --move 57",
-    "kifu predict sample --net run --game 3 --move 57 -o heat.png",
-    kernels=True,
-)
+@command("kifu predict sample --game 3 --move 57", "kifu predict sample --net run --game 3 --move 57 -o heat.png")
 @opts.game
 @opts.net
 @opts.game_number
@@ -267,8 +256,8 @@ def predict(
     return Outcome(describe(found, plies, predicted, top), data)
 
 
-@command("kifu export run -o net.onnx", "kifu export run -o net.onnx --dry-run")
-@opts.checkpoint
+@command("kifu export run -o net.onnx", "kifu export run -o net.onnx --dry-run", kernels=False)
+@opts.argument("checkpoint", "NET", "A net: human, small, a run directory, or a file.", type=opts.PLACE, names=PACKAGED)
 @opts.output("The file to write: net.onnx, net.safetensors of half the size, or net.bin.gz for KataGo.")
 @opts.dry_run
 def export(checkpoint: str, output: Path, dry_run: bool) -> Outcome:
@@ -287,7 +276,6 @@ def export(checkpoint: str, output: Path, dry_run: bool) -> Outcome:
 @command(
     "kifu problems games.parquet -o problems.sgf --net net.bin.gz",
     "kifu problems games.parquet -o some.sgf --net net.bin.gz --count 3",
-    kernels=True,
 )
 @opts.catalogue
 @opts.output("The .sgf file to write.")

@@ -191,13 +191,8 @@ def flag(name: str, help: str) -> Decorator:
 
 def output(help: str, **settings: Any) -> Decorator:
     """Return the option for the file or folder that a command writes; required unless a default is shown or given."""
-    settings.setdefault("required", not (settings.get("shown") or "default" in settings))
+    settings.setdefault("required", not settings.keys() & {"shown", "default"})
     return option("-o --output", "PATH", help, type=OUTPUT, **settings)
-
-
-def output_file(name: str, help: str) -> Decorator:
-    """Return an option for a further file."""
-    return option(name, "FILE", help, type=OUTPUT)
 
 
 def overrides(what: str, example: str) -> Decorator:
@@ -260,9 +255,6 @@ clean = option(
 game = argument("game", "GAME", "A record, an archive or folder of records, or a catalogue.", type=SOURCE)
 game_number = number("--game number", "Number of the game in its container.", 1)
 move = number("--move", "Number of moves played.", least=0, shown="all")
-checkpoint = argument(
-    "checkpoint", "NET", "A net: human, small, a run directory, or a file.", type=PLACE, names=PACKAGED
-)
 net = option("--net", "NET", _NET, default=PACKAGED[0], type=PLACE, names=PACKAGED)
 nets = option("--net nets", "NET", f"{_NET} Repeatable.", type=PLACE, names=PACKAGED, multiple=True, shown=PACKAGED[0])
 rules = option(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kifu.records.paths import AnyPath
 
 
-@command("kifu fetch", "kifu fetch sample -o sample", "kifu fetch sample -o sample --dry-run")
+@command("kifu fetch", "kifu fetch sample -o sample", "kifu fetch sample -o sample --dry-run", kernels=False)
 @opts.argument(
     "collection", "COLLECTION", "A collection, such as kgs, ogs or fox, or sample, the bundled archive.",
     shown="lists all", names=opts.names_of("collections"),
@@ -56,10 +56,7 @@ def fetch(
     return collections.fetch(collection, output or Path(collection), choice, index, dry_run=dry_run or listing)
 
 
-@command(
-    "kifu show sample --game 3 --move 57", "kifu show sample --game 3 -o board.svg", "kifu show sample",
-    kernels=True,
-)  # fmt: skip
+@command("kifu show sample --game 3 --move 57", "kifu show sample --game 3 -o board.svg", "kifu show sample")
 @opts.argument(
     "what", "FILE", "A record, archive, folder, catalogue, data set, manifest, net, run directory or packaged net.",
     type=opts.SOURCE, names=PACKAGED,
@@ -118,7 +115,7 @@ def _drawn(text: str, data: Any, output: Path | None, draw: Callable[[Path], Non
     return Outcome(f"{text}\ndrew {printable(output)}", data, summary=True)
 
 
-@command("kifu convert sample -o games.olf.gz", "kifu convert sample -o games.zip --dry-run", kernels=True)
+@command("kifu convert sample -o games.olf.gz", "kifu convert sample -o games.zip --dry-run")
 @opts.sources
 @opts.output(
     "The file to write: .olf or .sgf, optionally followed by .gz or .bz2, or .zip of .sgf files; - prints SGF."

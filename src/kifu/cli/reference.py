@@ -28,7 +28,7 @@ _KINDS = {
 }
 
 
-@command("kifu list", "kifu list recipes kgsgo-v2", "kifu list nets b10c128 --planes alphago48")
+@command("kifu list", "kifu list recipes kgsgo-v2", "kifu list nets b10c128 --planes alphago48", kernels=False)
 @opts.argument("kind", "KIND", f"Kind of names: {', '.join(_KINDS)}.", shown="lists the kinds", names=_KINDS)
 @opts.argument(
     "name", "NAME", "Show this recipe, rules (also a .toml file), card, network (also bNcM, a file of KataGo) or set.",

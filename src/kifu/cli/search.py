@@ -24,14 +24,13 @@ _years = opts.option("--years", "MOVE", "Count a continuation by year: its lette
     "kifu search games.parquet '+----/|..../|..../|...X'",
     "kifu search games.parquet '.XO/XO.' --next black -o pattern.svg",
     "kifu search games.parquet Q16 R14 -o found.parquet",
-    kernels=True,
 )
 @opts.catalogue
 @opts.argument("pattern", "PATTERN", f"A pattern: {_SPELLINGS}", type=opts.PLACE, nargs=-1)
 @opts.output(
     "Write the games found as a catalogue (.parquet), or a picture (.svg, .png), of --years if given.", required=False
 )
-@opts.output_file("--hits", "Write the table of hits into this .parquet file.")
+@opts.option("--hits", "FILE", "Write the table of hits into this .parquet file.", type=opts.OUTPUT)
 @opts.option(
     "--anchor", "ANCHOR", "Place on the board: board, corner, side, centre or anywhere.", shown="by the edges drawn",
     names=("board", "corner", "side", "centre", "anywhere"),
@@ -83,11 +82,7 @@ def search(
     return Outcome(view.print, view.to_dict(), write=write)
 
 
-@command(
-    "kifu explore games.parquet Q16 D4",
-    "kifu explore games.parquet --years R16 -o years.svg",
-    kernels=True,
-)
+@command("kifu explore games.parquet Q16 D4", "kifu explore games.parquet --years R16 -o years.svg")
 @opts.catalogue
 @opts.argument("position", "POSITION", f"A position: {_SPELLINGS}", shown="the empty board", type=opts.PLACE, nargs=-1)
 @opts.picture

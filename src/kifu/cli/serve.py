@@ -31,10 +31,7 @@ _STOP_SECONDS = 1.8
 _END = "the server has ended"
 
 
-@command(
-    "kifu serve games.parquet", "kifu serve games.parquet --net human --net small --port 0", kernels=True,
-    has_result=False,
-)  # fmt: skip
+@command("kifu serve games.parquet", "kifu serve games.parquet --net human --net small --port 0", has_result=False)
 @opts.catalogues
 @opts.nets
 @opts.option(

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
@@ -31,7 +29,7 @@ from kifu.datasets.manifest import (
 from kifu.errors import DropReason, FormatError, SourceError
 from kifu.go.replay import ReplayArrays, replay_arrays
 from kifu.go.state import State, new_state
-from kifu.io import AtomicFile, utf8_name
+from kifu.io import AtomicFile, hash_md5, utf8_name, writing
 from kifu.planes import kgsgo
 from kifu.planes.kgsgo import has_handicap, placed_stones, unreadable_reason
 from kifu.point import POINT_MASK
@@ -292,28 +290,6 @@ class _WriteRecords:
         return np.empty(moves * self._layout.record_bytes, np.uint8), np.empty(moves, np.uint16)
 
 
-class _Md5Writer(ThreadPoolExecutor):
-    """Writes to a file while a thread computes its MD5, which takes longer than BLAKE3."""
-
-    def __init__(self, output: AtomicFile, header: bytes) -> None:
-        super().__init__(1)
-        self._output = output
-        self._hash = hashlib.md5(header, usedforsecurity=False)
-
-    def write(self, data: bytes | memoryview) -> None:
-        """Append all of `data`."""
-        hashed = self.submit(self._hash.update, data)
-        self._output.write(data)
-        hashed.result()
-
-    def hexdigest(self, is_header_final: bool) -> str:
-        """Return the MD5 in hex; of a file that got another header, which is read again, once it is complete."""
-        if is_header_final:
-            return self._hash.hexdigest()
-        with self._output.path.open("rb") as file:
-            return hashlib.file_digest(file, partial(hashlib.md5, usedforsecurity=False)).hexdigest()
-
-
 def build_kgsgo(
     recipe: KgsgoRecipe, sources: GameSources, output: Path, options: BuildOptions
 ) -> list[BuildReport[Manifest]]:
@@ -398,16 +374,16 @@ def _build_set(
         with (
             ManifestCounts(target.set, target.path) as counts,
             AtomicFile(target.path, layout.header(foreseen)) as output,
-            _Md5Writer(output, layout.header(foreseen)) as md5,
             options.progress(f"building {target.path.name}", games, "games") as bar,
         ):
             for shard in shards:
-                _write_archive(shard, chunks, md5, counts, bar)
+                _write_archive(shard, chunks, output, counts, bar)
             require_unchanged(sources.values())
-            md5.write(layout.end)
+            output.write(layout.end)
             digest = output.commit(layout.header(counts.rows))
-            name, sums = utf8_name(target.path.name), output.sums.to_text()
-            written = WrittenFile(name, output.size, digest, sums, md5.hexdigest(counts.rows == foreseen))
+            with writing(target.path):
+                md5 = hash_md5(target.path)
+            written = WrittenFile(utf8_name(target.path.name), output.size, digest, output.sums.to_text(), md5)
             infos, plane_set = [sources[shard.archive].info for shard in shards], find_format(layout.name).plane_set
             report = WriteReport(counts.rows, (written,))
             manifest = counts.manifest(recipe, games, infos, report, layout.name, plane_set)
@@ -431,7 +407,7 @@ def _has_games(manifest: Manifest, path: Path, shards: list[_ArchiveGames]) -> b
 
 
 def _write_archive(
-    shard: _ArchiveGames, chunks: Iterator[_RecordChunk], output: _Md5Writer, counts: ManifestCounts, bar: Progress
+    shard: _ArchiveGames, chunks: Iterator[_RecordChunk], output: AtomicFile, counts: ManifestCounts, bar: Progress
 ) -> None:
     """Write the chunks of one archive, at least one. The next archive is not touched yet: it may be damaged."""
     stem, left = shard.archive.stem, len(shard.games)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 from itertools import islice, pairwise, repeat
@@ -24,9 +23,8 @@ from kifu.datasets.manifest import (
     Manifest,
     WriteReport,
     WrittenFile,
-    read_game_rows,
 )
-from kifu.errors import DropReason, FormatError, SourceError
+from kifu.errors import DropReason, SourceError
 from kifu.go.replay import ReplayArrays, replay_arrays
 from kifu.go.state import State, new_state
 from kifu.io import AtomicFile, hash_md5, utf8_name, writing
@@ -349,10 +347,12 @@ def _build_set(
     """Build the files of one set. Their archives are one run of the executor, so small ones do not leave it idle."""
     layout, executor = find_dat_layout(recipe.format), options.executor
 
+    def index_of(target: Target) -> list[str]:
+        return [targets[target][0].archive.name] if recipe.sets[target.set].by_archive else index
+
     def is_current(target: Target, manifest: Manifest) -> bool:
-        with suppress(FormatError):
-            return _has_games(manifest, target.path, targets[target])
-        return False
+        archives = [(shard.archive.stem, shard.blake3) for shard in targets[target]]
+        return manifest.index == index_of(target) and [(a.archive, a.blake3) for a in manifest.archives] == archives
 
     def prepare(stale: list[Target], _: ExitStack) -> Callable[[Target], Manifest]:
         shards = [shard for target in stale for shard in targets[target]]
@@ -387,23 +387,9 @@ def _build_set(
             infos, plane_set = [sources[shard.archive].info for shard in shards], find_format(layout.name).plane_set
             report = WriteReport(counts.rows, (written,))
             manifest = counts.manifest(recipe, games, infos, report, layout.name, plane_set)
-            own = [shards[0].archive.name] if recipe.sets[target.set].by_archive else index
-            return replace(manifest, index=own)
+            return replace(manifest, index=index_of(target))
 
     return make_targets(recipe, list(targets), options.overwrite, read_valid_manifest, is_current, prepare)
-
-
-def _has_games(manifest: Manifest, path: Path, shards: list[_ArchiveGames]) -> bool:
-    """Return whether the data set has these games of these archives. Another index page draws others."""
-    archives = [(shard.archive.stem, shard.blake3) for shard in shards]
-    if manifest.origins is None or [(each.archive, each.blake3) for each in manifest.archives] != archives:
-        return False
-    dropped: defaultdict[str, list[int]] = defaultdict(list)
-    for game in manifest.dropped:
-        dropped[game.archive].append(game.member)
-    members = [shard.games + 1 for shard in shards]
-    kept = [each[~np.isin(each, dropped[stem])] for each, (stem, _) in zip(members, archives)]
-    return np.array_equal(read_game_rows(manifest, path).member, np.concatenate([np.empty(0, np.int64), *kept]))
 
 
 def _write_archive(

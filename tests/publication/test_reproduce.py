@@ -19,7 +19,7 @@ from kifu.datasets.manifest import read_manifest
 from kifu.errors import FormatError, RecipeError
 from kifu.io import hash_file
 from kifu.recipes.pipeline import build
-from kifu.recipes.schema import load_recipe, parse_recipe
+from kifu.recipes.schema import check_recipe, load_recipe
 from marks import slow
 
 SHARES = ["split.sets.train=2.0", "split.sets.validation=1.0", "split.sets.test=1.0"]
@@ -118,8 +118,8 @@ def test_what_cannot_be_made_again(home: Path, tmp_path: Path) -> None:
         answer.write(tmp_path / "few.parquet")
     with pytest.raises(FormatError, match="cannot be made again"):
         kifu.reproduce(tmp_path / "few.parquet", home / "kgs", tmp_path / "again")
-    with pytest.raises(RecipeError, match="the listed recipe does not fit this version of kifu: games"):
-        parse_recipe(load_recipe("tokens").model_dump(mode="json") | {"games": 0})
+    with pytest.raises(RecipeError, match="recipe x: games must be >= 1, got 0"):
+        check_recipe(load_recipe("tokens").model_dump(mode="json") | {"games": 0}, "x")
 
 
 def test_names_of_catalogues_change_no_bytes(home: Path, tmp_path: Path) -> None:
@@ -145,4 +145,4 @@ def test_names_of_catalogues_change_no_bytes(home: Path, tmp_path: Path) -> None
 @pytest.mark.parametrize("name", config_names("recipes"))
 def test_listed_recipes_are_read_back(name: str) -> None:
     recipe = load_recipe(name)
-    assert parse_recipe(recipe.model_dump(mode="json")) == recipe
+    assert check_recipe(recipe.model_dump(mode="json"), name) == recipe

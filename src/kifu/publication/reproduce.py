@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kifu.config import parse_listed
+from kifu.config import check_config
 from kifu.corpus.catalogue import has_index, open_catalogue
-from kifu.corpus.cleaning import CleaningRules
+from kifu.corpus.cleaning import check_cleaning_rules
 from kifu.corpus.ingest import ingest
 from kifu.corpus.parquet import parquet_metadata
 from kifu.corpus.sources import Source, find_sources, hash_sources, source_infos
@@ -27,12 +27,15 @@ from kifu.publication.manifest import MANIFEST, MANIFESTS, MAX_DEPTH, read_publi
 from kifu.recipes.olf_archive import MANIFEST as ARCHIVE
 from kifu.recipes.olf_archive import read_archive_manifest
 from kifu.recipes.pipeline import BuildOptions, build_any
-from kifu.recipes.schema import parse_recipe
+from kifu.recipes.schema import check_recipe
 from kifu.records.paths import Paths
 from kifu.text import Report, counted
 
 _LISTED = 3
 """Number of missing sources that an error names, and of files that a report names."""
+
+
+_LISTED_NAME = "of the manifest"
 
 
 class _Product(NamedTuple):
@@ -206,14 +209,20 @@ class _Rebuild:
         """Make a catalogue or archive, or the sets of a recipe or split, one of which has this path."""
         sources, options = [self._source(info) for info in source_infos(made_from)], self.options
         if "recipe" in made_from:
-            chosen, recipe = [*filter(None, sets)] or None, parse_recipe(made_from["recipe"])
+            chosen, recipe = [*filter(None, sets)] or None, check_recipe(made_from["recipe"], _LISTED_NAME)
             output = path.parent if chosen else path
             build_any(recipe, sources, output, options._replace(sets=chosen, index_page=made_from["index"]))
         elif "split" in made_from:
-            by, paths = parse_listed(SplitConfig, made_from["split"], "split"), [str(each.path) for each in sources]
-            split(paths, path.parent, by=by, overwrite=options.overwrite, progress=options.progress)
+            by = check_config(SplitConfig, made_from["split"], "split", _LISTED_NAME)
+            split(
+                [str(each.path) for each in sources],
+                path.parent,
+                by=by,
+                overwrite=options.overwrite,
+                progress=options.progress,
+            )
         else:
-            clean, jobs = parse_listed(CleaningRules, made_from["clean"], "rules"), options.executor
+            clean, jobs = check_cleaning_rules(made_from["clean"], _LISTED_NAME), options.executor
             ingest(sources, path, clean=clean, overwrite=options.overwrite, jobs=jobs, progress=options.progress)
 
     def _source(self, info: Mapping[str, Any]) -> Source:

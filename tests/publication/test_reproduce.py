@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from commands import is_error, run, tree
 from kgs_archives import archive, records
 from kifu.assets import config_names
 from kifu.corpus.ingest import ingest
-from kifu.corpus.splits import load_split, split
+from kifu.corpus.splits import DateSplit, load_split, split
 from kifu.datasets.manifest import read_manifest
 from kifu.errors import FormatError, RecipeError
 from kifu.io import hash_file
@@ -52,6 +53,9 @@ def test_catalogues_and_sets_are_equal(home: Path, elsewhere: Path, tmp_path: Pa
     assert (made.files, str(made)) == ({"games.parquet": True}, "equal: 1 file")
     made = kifu.reproduce(home / "sets", elsewhere, tmp_path / "sets")
     assert made.files == dict.fromkeys(["test.parquet", "train.parquet", "validation.parquet"], True)
+    by = DateSplit(kind="date", sets={"early": (date(2000, 1, 1), date(2001, 12, 31))})
+    split(home / "games.parquet", tmp_path / "dates", by=by)
+    assert kifu.reproduce(tmp_path / "dates", elsewhere, tmp_path / "dates-again").files == {"early.parquet": True}
     made = kifu.reproduce(home / "sets/test.parquet", home / "games.parquet", tmp_path / "again")
     assert made.files == {"test.parquet": True}
     assert tree(tmp_path / "sets") == tree(tmp_path / "again") == tree(home / "sets")

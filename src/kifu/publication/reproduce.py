@@ -214,13 +214,8 @@ class _Rebuild:
             build_any(recipe, sources, output, options._replace(sets=chosen, index_page=made_from["index"]))
         elif "split" in made_from:
             by = check_config(SplitConfig, made_from["split"], "split", _LISTED_NAME)
-            split(
-                [str(each.path) for each in sources],
-                path.parent,
-                by=by,
-                overwrite=options.overwrite,
-                progress=options.progress,
-            )
+            paths = [str(each.path) for each in sources]
+            split(paths, path.parent, by=by, overwrite=options.overwrite, progress=options.progress)
         else:
             clean, jobs = check_cleaning_rules(made_from["clean"], _LISTED_NAME), options.executor
             ingest(sources, path, clean=clean, overwrite=options.overwrite, jobs=jobs, progress=options.progress)

@@ -371,7 +371,7 @@ def load_recipe(name: str | os.PathLike[str], overrides: Iterable[str] = ()) -> 
 
 
 def check_recipe(table: Mapping[str, Any], name: str | os.PathLike[str]) -> Recipe:
-    """Validate a recipe of any kind, as TOML or JSON values. Raises RecipeError, which names the first invalid value."""
+    """Validate a recipe of any kind, as values of TOML or JSON. Raises RecipeError for the first bad one."""
     recipe: Recipe = check_config(_find_model(table, name), table, _KIND, name)
     return recipe
 

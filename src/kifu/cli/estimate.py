@@ -83,7 +83,7 @@ def estimate_build(recipe: Any, sources: Sequence[str], index: Path | None, jobs
             scale *= min(recipe.games / max(ingested.kept, 1), 1)
             recipe = recipe.model_copy(update={"games": None})
         with Executor(jobs) as executor:
-            options = BuildOptions(executor)
+            options = BuildOptions(executor, is_sample=True)
             build_any(recipe, [some], Path(folder, "first"), options)  # loads or compiles kernels
             began, built = perf_counter(), Path(folder, "built")
             reports = build_any(recipe, [some], built, options)

@@ -38,7 +38,6 @@ from kifu.recipes.pipeline import (
     BuildReport,
     ManifestCounts,
     Target,
-    announce,
     chosen_sets,
     make_targets,
     read_valid_manifest,
@@ -362,7 +361,8 @@ def _build_set(
         read = partial(_read_rows, _ArchiveLoads(executor.map(load, shards, executor.jobs)))
         numbers = executor.run(_count_examples, shards, read, prefetch=0) if layout.header_bytes else repeat(0)
         games = sum(len(shard.games) for shard in shards)
-        announce(stale[0].path.with_name(recipe.sets[stale[0].set].file), games * _EXAMPLES * layout.record_bytes)
+        files = stale[0].path.with_name(recipe.sets[stale[0].set].file)
+        options.announce(files, games * _EXAMPLES * layout.record_bytes)
         writing = _WriteRecords(layout.name, _ArchiveLoads(executor.map(load, shards, prefetch=1)))
         chunks = writing.recycled(executor.run(writing.process, shards, writing.read, executor.jobs + 1))
         return lambda target: make(target, sum(islice(numbers, len(targets[target]))), chunks)

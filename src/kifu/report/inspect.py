@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -22,7 +21,7 @@ from kifu.datasets.manifest import Manifest, manifest_path, origins_path, read_m
 from kifu.datasets.tokens import FORMAT as TOKENS_FORMAT
 from kifu.datasets.tokens import METADATA, Tokenizer, Tokens, open_tokens
 from kifu.errors import FormatError, SourceError, join_lines
-from kifu.io import hash_file, open_regular
+from kifu.io import hash_file, hash_md5, open_regular
 from kifu.katago.checkpoint import read_network
 from kifu.katago.net_file import Block, Bottleneck
 from kifu.katago.net_onnx import INFO_PREFIX, parse_kata_onnx, read_kata_entries
@@ -139,9 +138,7 @@ def _contradictions(manifest: Manifest, dat: Dat, blake3: str) -> list[str]:
 def _hashes(path: Path) -> tuple[str, str]:
     """Return MD5 and BLAKE3 in hex. Raises SourceError."""
     try:
-        with open_regular(path) as file:
-            md5 = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False))
-        return md5.hexdigest(), hash_file(path)
+        return hash_md5(path), hash_file(path)
     except OSError as error:
         raise SourceError(f"{path} cannot be read: {error.strerror}") from None
 

@@ -300,7 +300,7 @@ class Hits(FoundGames):
             writer.commit(self._metadata(catalogue))
 
     def _metadata(self, catalogue: Catalogue) -> dict[str, Any]:
-        return {"search": format_pattern(self.pattern), "of": [catalogue.describe()]}
+        return {"search": format_pattern(self.pattern), "of": [{"blake3": catalogue.digest()}]}
 
 
 class HitCollector:

@@ -32,17 +32,7 @@ import pyarrow as pa
 
 from kifu.arrays import Hashes, Indices, MoveArrays
 from kifu.corpus.catalogue import open_catalogue
-from kifu.corpus.hashes import (
-    HashState,
-    begin,
-    hash_setup,
-    lowest,
-    make_hash_state,
-    mix,
-    mix_words,
-    root,
-    step,
-)
+from kifu.corpus.hashes import HashState, begin, hash_setup, lowest, make_hash_state, mix, mix_words, root, step
 from kifu.corpus.positions import Workspace, clear_hashes, new_workspace, track_setup, track_stone
 from kifu.corpus.schema import PLAYED_COLUMNS, drop_codes, move_arrays, to_numpy
 from kifu.errors import DropReason

@@ -138,11 +138,7 @@ class Stats:
 
 
 def stats(
-    catalogues: Paths,
-    *,
-    jobs: int | None = None,
-    engine: str = THREADS,
-    progress: ProgressFactory = silent,
+    catalogues: Paths, *, jobs: int | None = None, engine: str = THREADS, progress: ProgressFactory = silent
 ) -> Stats:
     """Count the games of several catalogues, in memory that does not grow with the games.
 

@@ -25,15 +25,7 @@ from kifu.errors import KifuError, OutputError, RecipeError, first_line, missing
 from kifu.io import hash_file, write_file
 from kifu.katago.checkpoint import read_network
 from kifu.katago.net import KataNet, net_file_of
-from kifu.katago.net_file import (
-    SUFFIXES,
-    Attention,
-    Bottleneck,
-    FeedForward,
-    KataNetFile,
-    is_kata_net,
-    write_kata_net,
-)
+from kifu.katago.net_file import SUFFIXES, Attention, Bottleneck, FeedForward, KataNetFile, is_kata_net, write_kata_net
 from kifu.katago.net_onnx import INFO_PREFIX, INPUTS, OUTPUTS, KataOnnx
 from kifu.learn import ONNX_SUFFIX
 from kifu.learn.backends import onnx_session

@@ -178,11 +178,7 @@ def _likelihood(features: Floats32, observed: Floats, rows: Floats, table: Float
 
 
 def fit_pools(
-    outputs: Sequence[Evaluation],
-    names: Sequence[str],
-    move: Indices,
-    result: npt.NDArray[np.int8],
-    rows: Floats,
+    outputs: Sequence[Evaluation], names: Sequence[str], move: Indices, result: npt.NDArray[np.int8], rows: Floats
 ) -> tuple[PoolWeights, PoolWeights | None, tuple[MixFigures, ...]]:
     """Fit the weights of policies and values.
 

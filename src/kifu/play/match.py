@@ -234,10 +234,7 @@ def play_match(
 
 
 def _play_all(runner: _MatchRunner, missing: Sequence[int], jobs: int, progress: ProgressFactory) -> None:
-    with (
-        progress(f"match in {runner.output}", len(missing), "games") as bar,
-        ThreadPoolExecutor(jobs) as pool,
-    ):
+    with progress(f"match in {runner.output}", len(missing), "games") as bar, ThreadPoolExecutor(jobs) as pool:
         waiting = {pool.submit(runner.play, number, bar) for number in missing}
         try:
             while waiting:

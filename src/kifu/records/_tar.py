@@ -16,14 +16,7 @@ import numpy.typing as npt
 from kifu.errors import DropReason, SourceError
 from kifu.kernel import inline_kernel, kernel
 from kifu.records._streams import ByteStream, rest_is_zero
-from kifu.records.detect import (
-    OTHER,
-    OTHER_LINK,
-    OTHER_SPECIAL,
-    count_listed,
-    is_record_member,
-    list_other,
-)
+from kifu.records.detect import OTHER, OTHER_LINK, OTHER_SPECIAL, count_listed, is_record_member, list_other
 from kifu.records.games import MEMBER_LIMIT, Bytes, RecordBlock
 
 HEADER = 512

@@ -19,15 +19,7 @@ from kifu.point import BLACK, NO_POINT, POINT_MASK, SGF_LETTERS, WHITE, WHITE_BI
 from kifu.records.containers import memory_blocks, read_blocks
 from kifu.records.decode import record_codec
 from kifu.records.detect import RECORD_FORMATS
-from kifu.records.games import (
-    FIELDS,
-    NO_HANDICAP,
-    TO_PLAY_UNSET,
-    GameArrays,
-    LeftOut,
-    ParsedBlock,
-    ParseWarning,
-)
+from kifu.records.games import FIELDS, NO_HANDICAP, TO_PLAY_UNSET, GameArrays, LeftOut, ParsedBlock, ParseWarning
 from kifu.records.meta import FOX_KOMI, Result, parse_komi
 from kifu.records.parse import parse_block
 from kifu.records.paths import AnyPath

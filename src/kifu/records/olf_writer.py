@@ -103,10 +103,7 @@ _Codes: TypeAlias = npt.NDArray[np.int64]
 
 
 def write_olf(
-    games: GameArrays,
-    fields: OlfFields,
-    territory: npt.NDArray[np.uint16],
-    territory_offset: npt.NDArray[np.int64],
+    games: GameArrays, fields: OlfFields, territory: npt.NDArray[np.uint16], territory_offset: npt.NDArray[np.int64]
 ) -> OlfLines:
     """Return the games' lines.
 

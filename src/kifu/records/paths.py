@@ -29,16 +29,7 @@ from blake3 import blake3
 
 from kifu.errors import OutputError, SourceError, first_line
 from kifu.execution.executor import Executor
-from kifu.io import (
-    NO_LINK,
-    AtomicFile,
-    hash_file,
-    lock_file,
-    open_regular,
-    private_folder,
-    temp_path,
-    user_cache,
-)
+from kifu.io import NO_LINK, AtomicFile, hash_file, lock_file, open_regular, private_folder, temp_path, user_cache
 from kifu.progress import Subtask
 from kifu.retry import RetryPolicy, with_phrase
 from kifu.text import hide_credentials

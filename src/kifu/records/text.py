@@ -70,12 +70,7 @@ _UNUSABLE = re.compile(
     r"|(base64|bz2|hex|quopri|uu|zlib)_codec$|rot_13$"
 )
 
-_PAIRING = {
-    "cp932": SHIFT_JIS,
-    "cp950": BIG5,
-    "big5hkscs": BIG5,
-    "gb18030": GB18030,
-}
+_PAIRING = {"cp932": SHIFT_JIS, "cp950": BIG5, "big5hkscs": BIG5, "gb18030": GB18030}
 
 
 def _plain(name: str) -> str:

@@ -45,7 +45,6 @@ class MoveArrays:
     root_setup: npt.NDArray[np.uint16]
 
     def __post_init__(self) -> None:
-        """Raise GameError if the arrays do not fit each other."""
         games = len(self.width)
         lengths = {"height": games, "root_setup": games, "setup_ply": len(self.setup)}
         lengths |= {"move_offset": games + 1, "setup_offset": games + 1}

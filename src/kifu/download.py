@@ -181,7 +181,6 @@ class Transfer:
 
     Attributes:
         validator: ETag or date of the version whose bytes the file holds; "" if unknown.
-        received: Bytes received over the network so far.
         whole: Whether the file is one response of a known length, not pieces of several.
     """
 
@@ -199,7 +198,6 @@ class Transfer:
         """Describe a transfer.
 
         Args:
-            limit: Largest size in bytes.
             size: The exact size that an index lists; None if unknown.
             known: Validator of a version that is not to be received, see `Client.open`.
             begin: Called with validator and size, as far as the server sends them, before the first byte is received.

@@ -95,14 +95,11 @@ class Stats:
     """Counts of games; `read` == `kept` + the sum of `dropped`. All others down to `archives` add up to `kept`.
 
     Attributes:
-        kept: Number of games that are not dropped.
         ranks: [len(BANDS), len(BANDS)], Black's band by White's band.
         results: By winner, then ending, in the order of WINNERS and ENDINGS.
         lengths: By number of moves, in classes of LENGTH_STEP ("0-49", ..., "500+"), then ending.
         programs: By why a player is a program: PEOPLE, "list", "pattern", "behaviour", or several joined by "+".
         program_names: By "list", "pattern" and "behaviour", the names of programs with most games.
-        repairs: By name in column `repairs`.
-        unparsed: By text column, if it has any.
     """
 
     catalogues: tuple[str, ...]

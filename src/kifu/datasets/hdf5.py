@@ -215,7 +215,6 @@ class Hdf5(Dataset):
     """An hdf5@2 file, or a file that RocAlphaGo wrote; docs/formats/hdf5.md lists the limits."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Open a file. Raises SourceError and FormatError."""
         self.path = Path(path)
         try:
             with open_regular(self.path) as file:

@@ -78,7 +78,6 @@ class MixtureSelection(EpochSelection):
     """The positions of a mixture in one epoch; units are consecutive games, or runs of rows, in their final order.
 
     Attributes:
-        parts: The selection of each source.
         part: [U] int32, index of each unit's source.
         unit: [U] int32, the unit of that source. Of the last one of a source, only the first positions may belong to
             the epoch.

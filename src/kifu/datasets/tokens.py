@@ -556,7 +556,6 @@ class TokenWriter(ExitStack):
     """Writes a tokens@1 directory, which appears under its name when `commit` returns. A context manager."""
 
     def __init__(self, path: Path, tokenizer: Tokenizer) -> None:
-        """Create the files. Raises OutputError."""
         super().__init__()
         self._tokenizer = tokenizer
         self._end = 0

@@ -273,7 +273,6 @@ class FetchReport(Report):
 
     Attributes:
         fetched: Files that were downloaded, or with `dry_run` would be.
-        received: Bytes of files that came over the network.
         size: Bytes of the files in `fetched` as far as the index lists them.
         unknown: Number of files in `fetched` whose size the index does not list.
     """
@@ -333,9 +332,7 @@ def fetch(
     .part files, which are resumed, and their .part.etag are left.
 
     Args:
-        collection: A name in `COLLECTIONS`.
         index: An http or https address or a file, instead of the index in `COLLECTIONS`.
-        dry_run: Only read the index and list the files.
 
     Raises:
         FetchError: Some files could not be fetched.

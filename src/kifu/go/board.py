@@ -65,7 +65,6 @@ class Board:
 
     Attributes:
         to_play: BLACK or WHITE; may be set.
-        ply: Number of moves played, including passes.
     """
 
     __hash__ = None  # type: ignore[assignment]  # mutable
@@ -232,11 +231,6 @@ class Board:
 
     def setup(self, black: Iterable[Move] = (), white: Iterable[Move] = (), empty: Iterable[Move] = ()) -> None:
         """Edit the position: place stones and empty points. Nothing is captured, and ko and superko start anew.
-
-        Args:
-            black: Points to place black stones on.
-            white: Points to place white stones on.
-            empty: Points to empty.
 
         Raises:
             GameError: A point is not on the board, or a chain would have no liberties; the board is unchanged.

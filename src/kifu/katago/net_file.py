@@ -371,7 +371,6 @@ class KataNetFile:
         td_score: Like the next six, the factor of a number about the score or of its error.
         encoder_version: 1 for a human-style net, which takes metadata (`kifu.katago.metadata`), else 0.
         suicide_areas: 1 if it expects planes 18 and 19 as if suicide were legal under all rules.
-        binary: True if arrays are stored as bytes, False as text.
     """
 
     name: str

@@ -67,7 +67,6 @@ class AuditSet:
     """A set of positions. Its games are numbered from 0, in the order of the set.
 
     Attributes:
-        kind: A name for the kind of file.
         games: The number of games; None if the file does not record which game a position is from.
         shards: With `read` and `process`, a map whose results are all positions in order, see `Executor.run`.
         records: The records that games were taken from; empty if the file does not name them.
@@ -90,7 +89,6 @@ class AuditSet:
 
 
 def _catalogue_set(path: Path) -> AuditSet:
-    """Return the kept games of a catalogue, replayed."""
     catalogue, games, positions = open_catalogue(path), 0, 0
     for batch in catalogue.batches(("drop", "n_moves")):
         kept = drop_codes(batch) == DropReason.KEPT
@@ -367,12 +365,6 @@ def audit(
 ) -> Audit:
     """Compare every two of these files, catalogues and data sets in any mix.
 
-    Args:
-        files: At least two files or folders.
-        jobs: See `kifu.execution.executor.make_executor`.
-        progress: Receives the number of positions read.
-        rows: See `find_overlaps`.
-
     Raises:
         RecipeError: For fewer than two files.
         FormatError: A file is damaged or of an unknown format.
@@ -489,7 +481,6 @@ def find_overlaps(
     """Compare the positions of sets in bounded memory.
 
     Args:
-        bar: Receives the number of positions read.
         rows: The number of positions held in memory. If there are more, they are bucketed by hash in the temporary
             directory. A single position that occurs more often than `rows` still takes its memory.
 
@@ -532,7 +523,6 @@ def _by_set(columns: Columns, sets: int) -> list[Columns]:
 
 
 def _compare(parts: list[Columns], overlaps: dict[tuple[int, int], Overlap]) -> None:
-    """Add what the sets share within a bucket to the overlaps."""
     merged = np.concatenate([_distinct(part[_HASHES].copy()) for part in parts])
     merged.sort()
     common = _distinct(merged[1:][merged[1:] == merged[:-1]])

@@ -336,7 +336,6 @@ def fit_mix(
 
     Args:
         nets: Two or more names as for `kifu.open_net`, but no mixtures.
-        sources: As for `evaluate`.
         output: The file, in the folder of all nets that are not packaged.
 
     Raises:

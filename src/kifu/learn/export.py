@@ -71,7 +71,6 @@ class _Graph:
 
     Attributes:
         inputs: Returns random inputs by name for a batch size and a number of additional rows.
-        metadata: Entries of the file.
     """
 
     name: str

@@ -75,7 +75,6 @@ class Net:
         games: [K] uint64, ascending canonical hashes of the catalogue games that it was trained on or validated with.
         name: Display name: the file's name without its suffix, or the directory's.
         any_size: True if it evaluates boards of other sizes than the one that it was trained on.
-        parameters: Number of trained weights.
         load: Returns the network of `module`.
         session: The net in onnxruntime; None if it can only be evaluated by torch.
         unchecked: True if the class of the network is not imported, so that the weights were counted with buffers.
@@ -221,7 +220,6 @@ class Net:
         """Evaluate positions. The result for each is independent of the others, but for rounding.
 
         Args:
-            positions: The positions, or a game.
             plies: Numbers of moves of the game before each position; by default one position after the last move.
             rank: Rank of the side to move, such as "3d", or a rating (`kifu.Rank.rating`); None for that of the record.
             opponent: Rank or rating of its opponent, likewise.

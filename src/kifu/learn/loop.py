@@ -320,7 +320,6 @@ class TrainingLoop:
         self.bar.set_note(lambda: f"{text}, {self.rate.per_second():,.0f} positions/s")
 
     def _require_finite(self) -> None:
-        """Raise RecipeError if the loss or a weight is NaN or infinite."""
         weights = torch.stack([torch.isfinite(value).all() for value in self.module.parameters()]).all()
         bad = int(self.bad_batches)
         if bad or not bool(weights):

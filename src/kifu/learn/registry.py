@@ -104,7 +104,6 @@ class Architecture:
 
     Attributes:
         planes: The plane set that the source uses; the network accepts any other.
-        arguments: Arguments of `cls` after the configuration.
         description: Details, and readings where the source is ambiguous.
     """
 

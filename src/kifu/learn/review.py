@@ -108,7 +108,6 @@ class ComparedMoves(NamedTuple):
         before: The evaluation of the position.
         after: By move, that of the position after it. The best is the first: the move with the largest lead for its
             player or, from a net without points, the likeliest.
-        played: The next move of the game, or None.
     """
 
     before: Evaluation
@@ -149,10 +148,7 @@ class Problem(NamedTuple):
 
     Attributes:
         game: The game; its moves end before the position.
-        to_play: BLACK or WHITE.
         answers: The right moves: the best one, then others that lose at most `_EQUAL` points.
-        mistake: The move played.
-        loss: Points that it loses.
     """
 
     game: Game

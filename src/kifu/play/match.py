@@ -191,7 +191,6 @@ def play_match(
 
     Args:
         a: Command line or net of the first program, see `kifu.play.referee.parse_command`.
-        b: The second program.
         output: Directory for the records, the programs' logs and match.json.
         dry_run: Only check the options, the programs and the openings; play and write nothing.
 
@@ -277,7 +276,6 @@ def _compile_kernels(rules: MatchRules) -> None:
 
 
 def _openings_text(openings: Path | None) -> str:
-    """Return the source of the openings as valid Unicode for JSON."""
     return "corners" if openings is None else os.fsencode(openings).decode("utf-8", "replace")
 
 
@@ -331,8 +329,6 @@ def _find_scorer(text: str | None, rules: MatchRules, stop: threading.Event) -> 
 
 @dataclass
 class _MatchRunner:
-    """Plays the games of a match in several threads and records them."""
-
     output: Path
     results: Results
     rules: MatchRules

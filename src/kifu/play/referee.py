@@ -179,7 +179,6 @@ class GameOutcome:
     Attributes:
         moves: Moves as point | WHITE_BIT, including the opening.
         scored_by: Who scored the game, if it was scored.
-        seconds: Thinking time of Black and of White.
     """
 
     moves: tuple[int, ...]
@@ -192,8 +191,6 @@ class GameOutcome:
 
 @dataclass
 class _Seat:
-    """A player of the game and its thinking time."""
-
     colour: int
     program: GtpProcess
     seconds: float = 0.0
@@ -267,7 +264,6 @@ def play_game(
     Args:
         black: Command of Black's program, see `kifu.play.referee.parse_command`.
         opening: First moves as points, colours alternating, legal under the rules.
-        scorer: Command of the scoring program, or None.
 
     Returns:
         The outcome, and by colour the end of the program's standard error.

@@ -107,7 +107,6 @@ def record_codec(record: bytes, properties: Mapping[str, Sequence[bytes]], chars
     further text.
 
     Args:
-        properties: Its `root_properties`.
         charset: The charset by which its values end; None if not known yet.
     """
     ca = properties.get("CA")

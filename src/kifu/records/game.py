@@ -52,8 +52,6 @@ class Game:
     properties, source and name do not matter.
 
     Attributes:
-        width: Number of columns of the board.
-        height: Number of rows of the board.
         moves: [M] uint16, read-only. point | WHITE_BIT; a pass is width * height; NO_POINT is not a point of the board.
         setup: [S] uint16, read-only. point | WHITE_BIT or ERASE_BIT, in the record's order.
         setup_ply: [S] uint16, read-only. Number of moves before each setup stone.
@@ -64,7 +62,6 @@ class Game:
             another format an equivalent root in SGF; b"" if the game is dropped.
         warnings: What the parser tolerated or skipped.
         drop: Why the parser drops the game; KEPT if it does not. A dropped game has neither moves nor setup.
-        source: The path of its container; "" if from memory.
     """
 
     width: int

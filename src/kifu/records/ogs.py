@@ -577,7 +577,6 @@ class _OgsHeader(NamedTuple):
     Attributes:
         drop: DropReason of an object that is no game.
         first: The player to move first, BLACK or WHITE.
-        letters: Moves as text; None if they are in an array.
         sgf: The record of an uploaded game, which then is the game; else None.
     """
 
@@ -774,7 +773,6 @@ def _size(value: object) -> int:
 
 
 def _is_free(game: JsonObject, rules: str) -> bool:
-    """Return whether Black places handicap stones as moves."""
     free = game.get("free_handicap_placement")
     if isinstance(free, bool):
         return free

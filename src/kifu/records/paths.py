@@ -252,7 +252,6 @@ def _fetch_web(url: str, copy: _Copy | None, part: Path) -> Version | None:
 
 
 def _fetch_stored(url: str, info: Info, part: Path) -> Version:
-    """Write a file of another store to `part` and return its version."""
     version, size = _version(info), info.get("size")
     if size is None:
         raise StoreError("the server does not report its size")

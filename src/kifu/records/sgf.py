@@ -275,7 +275,6 @@ def find_pieces(block: RecordBlock, piece_bytes: int, games: int) -> Iterator[Re
 
 
 def _longer(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return a copy of twice the length."""
     return np.concatenate((array, np.empty_like(array)))
 
 

@@ -273,8 +273,6 @@ def choose_codec(ca: bytes | None, text: bytes, more: bytes = b"") -> str:
     gives more common characters.
 
     Args:
-        ca: The value of CA; None if it is missing.
-        text: All values of the root, joined.
         more: Further text of the record, which counts if it is in the same charset.
     """
     codec = codec_named(ca) if ca else None
@@ -327,7 +325,6 @@ _NUMERAL = re.compile(rf"(?<!\d){_DIGIT}(?:百[零〇]?(?:{_DIGIT}十)?|十){_DI
 
 
 def _spell_numeral(match: re.Match[str]) -> str:
-    """Return a numeral with tens or hundreds in digits."""
     value = digit = 0
     for char in match[0].translate(_DIGITS):
         weight = {"百": 100, "十": 10}.get(char)

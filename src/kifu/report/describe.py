@@ -195,10 +195,6 @@ class _ExampleRow:
 
     Attributes:
         colours: [H, W] uint8; the mover's stones are black unless the planes distinguish Black and White.
-        mover_is_x: True if X (black stones) is to move.
-        label: The next move, or None without that label.
-        ko: Points marked by ko planes.
-        others: Lines about the other labels and the game.
     """
 
     colours: npt.NDArray[np.uint8]

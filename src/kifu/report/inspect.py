@@ -137,7 +137,6 @@ def _contradictions(manifest: Manifest, dat: Dat, blake3: str) -> list[str]:
 
 
 def _hashes(path: Path) -> tuple[str, str]:
-    """Return MD5 and BLAKE3 in hex. Raises SourceError."""
     try:
         with open_regular(path) as file:
             md5 = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False))

@@ -56,7 +56,6 @@ class View:
     """The result of a search as it is shown.
 
     Attributes:
-        totals: Lines about all hits or games.
         by_year: Name of a continuation and its counts by year, if wanted.
     """
 

@@ -68,7 +68,6 @@ class IndexReport(Report):
     Attributes:
         unchanged: Number of Parquet files that had an index.
         games: Number of games in the indexed files, dropped ones included.
-        bytes: Size of all indices of the catalogue.
     """
 
     indexed: int

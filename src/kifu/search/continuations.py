@@ -33,7 +33,6 @@ class YearCount(Report):
     Attributes:
         year: The year; None if unknown.
         total: How often the position or pattern occurred.
-        count: How often it was continued by this move.
     """
 
     year: int | None
@@ -49,13 +48,11 @@ class Continuation(Report):
         x: Column of the move in the position or pattern as given, from 0; None for a pass, or no further move.
         y: Row, from 0 at the top; None likewise.
         colour: "black" or "white"; None for no further move.
-        is_pass: True for a pass.
         share: `count` divided by all occurrences, 0 to 1.
         wins: Games that its player won; games without a winner count for neither side.
         win_rate: Wins / (wins + losses); None without decided games.
         win_low: Lower end of the 95 % Wilson interval of the win rate; None likewise.
         rating: Mean rating of its players, on the scale of docs/ranks.md; None if unknown.
-        first_year: Year of the earliest game; None if unknown.
         tenuki: How often at least two other moves came before it; None for positions of the whole board.
         recent: Rows in the catalogue of the latest games, the latest first, at most 5.
         strongest: Rows of the games with the highest mean rating of both players, at most 5; the later row first

@@ -66,8 +66,6 @@ class IndexHeader(StrictModel):
 
     Attributes:
         plies: The maximum number of positions of each game.
-        captures: The number of elements of `Traces.captures`.
-        words: The number of words of `Traces.occupied`.
     """
 
     parquet: ParquetIdentity

@@ -53,7 +53,6 @@ class Image(NamedTuple):
 
     Attributes:
         symmetry: As in `kifu.point.symmetries`; applied to the pattern as given.
-        exchanged: True if Black and White are exchanged.
         cells: [height * width] Allowed contents, row-major.
         window: Where the upper left cell may lie.
     """
@@ -105,7 +104,6 @@ class Pattern:
     last_ply: int | None = None
 
     def __post_init__(self) -> None:
-        """Raise RecipeError if the pattern is contradictory."""
         if not (1 <= self.width <= MAX_SIZE and 1 <= self.height <= MAX_SIZE):
             raise RecipeError(f"a pattern has 1 to {MAX_SIZE} columns and rows, got {self.width} x {self.height}")
         if len(self.cells) != self.width * self.height:

@@ -43,7 +43,6 @@ class Drawing(NamedTuple):
     Attributes:
         cells: [height * width] Allowed contents, as in `Pattern.cells`.
         edges: True for the left, upper, right and lower sides that are edges of the board.
-        moves: Stones that are played next, numbered from 1.
     """
 
     width: int

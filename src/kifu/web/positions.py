@@ -31,7 +31,6 @@ class Line(Params):
 
     Attributes:
         setup: Setup stones as point | WHITE_BIT, or | ERASE_BIT.
-        setup_ply: The number of moves before each.
         moves: Moves as point | WHITE_BIT; a pass is width * height.
         to_play: BLACK or WHITE, who moves first; 0 if unknown.
     """
@@ -157,7 +156,6 @@ class PositionParams(CorpusParams):
     Attributes:
         moves: SGF points, or "--" for passes; "B" or "W" before one is its colour, otherwise they alternate.
         game: Row of the game that the moves continue; None for the empty board.
-        ply: Number of moves of the game.
     """
 
     moves: Annotated[str, Field(max_length=3 * MAX_MOVES, pattern=f"^{_MOVES}$")] = ""

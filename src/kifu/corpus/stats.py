@@ -162,21 +162,11 @@ _TEXTS = {column: parsed[-1] for column, (_, parsed) in PARSED_COLUMNS.items()}
 """By text column, a parsed column that is null where the text could not be parsed."""
 
 _KEYS: Mapping[str, tuple[str, ...]] = {
-    "dropped": ("drop",),
-    "ranks": ("black_band", "white_band"),
-    "years": ("year",),
-    "results": ("winner", "ending"),
-    "lengths": ("length", "ending"),
-    "handicaps": ("handicap",),
-    "komi": ("komi",),
-    "boards": ("board",),
-    "formats": ("format",),
-    "programs": ("programs",),
-    "archives": ("archive",),
-    "program_names": ("kind", "name"),
-    "repairs": ("repairs",),
-    **{column: (column, "format") for column in _TEXTS},
-}
+    "dropped": ("drop",), "ranks": ("black_band", "white_band"), "years": ("year",), "results": ("winner", "ending"),
+    "lengths": ("length", "ending"), "handicaps": ("handicap",), "komi": ("komi",), "boards": ("board",),
+    "formats": ("format",), "programs": ("programs",), "archives": ("archive",), "program_names": ("kind", "name"),
+    "repairs": ("repairs",), **{column: (column, "format") for column in _TEXTS},
+}  # fmt: skip
 """By name of a count, the columns whose values are counted together."""
 
 _COLUMNS = tuple(

@@ -122,14 +122,9 @@ class Hdf5Writer(Writer):
 
     def _create(self, name: str, dtype: np.dtype[Any], row_shape: tuple[int, ...], chunk: int) -> h5py.Dataset:
         return self._file.create_dataset(
-            name,
-            (0, *row_shape),
-            dtype,
-            maxshape=(None, *row_shape),
-            chunks=(chunk, *row_shape),
-            compression="lzf",
+            name, (0, *row_shape), dtype, maxshape=(None, *row_shape), chunks=(chunk, *row_shape), compression="lzf",
             track_times=False,
-        )
+        )  # fmt: skip
 
     def append(self, prepared: Batch) -> None:
         """Append a prepared batch; see `Writer.append`."""

@@ -116,13 +116,9 @@ class KataRules:
     def codes(self) -> tuple[int, ...]:
         """The first six fields of `GAME_RULES`."""
         return (
-            get_args(KataKo).index(self.ko),
-            get_args(Scoring).index(self.scoring),
-            get_args(Tax).index(self.tax),
-            int(self.suicide),
-            int(self.button),
-            get_args(HandicapBonus).index(self.handicap_bonus),
-        )
+            get_args(KataKo).index(self.ko), get_args(Scoring).index(self.scoring), get_args(Tax).index(self.tax),
+            int(self.suicide), int(self.button), get_args(HandicapBonus).index(self.handicap_bonus),
+        )  # fmt: skip
 
 
 _JAPANESE = KataRules("simple", "territory", "seki", suicide=False)

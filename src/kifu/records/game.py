@@ -282,20 +282,11 @@ def game_from_arrays(games: GameArrays, g: int, record: bytes, source: str, name
         array.setflags(write=False)
     handicap = int(games.handicap[g])
     return Game(
-        width=int(games.width[g]),
-        height=int(games.height[g]),
-        moves=moves,
-        setup=setup,
-        setup_ply=setup_ply,
-        root_setup=int(games.root_setup[g]),
-        to_play=int(games.to_play[g]),
-        handicap=None if handicap == NO_HANDICAP else handicap,
-        record=record,
-        warnings=ParseWarning(int(games.warnings[g])),
-        drop=DropReason(int(games.drop[g])),
-        source=source,
-        name=name,
-    )
+        width=int(games.width[g]), height=int(games.height[g]), moves=moves, setup=setup, setup_ply=setup_ply,
+        root_setup=int(games.root_setup[g]), to_play=int(games.to_play[g]),
+        handicap=None if handicap == NO_HANDICAP else handicap, record=record,
+        warnings=ParseWarning(int(games.warnings[g])), drop=DropReason(int(games.drop[g])), source=source, name=name,
+    )  # fmt: skip
 
 
 def _record_of(parsed: ParsedBlock, g: int) -> bytes:

@@ -88,16 +88,10 @@ class RecordBlock:
         """Return a block of members `first` to `last` - 1, without `left_out`. Nothing but offsets is copied."""
         offsets = self.name_offset[first : last + 1]
         return replace(
-            self,
-            start=self.start[first:last],
-            stop=self.stop[first:last],
-            member=self.member[first:last],
-            names=self.names[offsets[0] : offsets[-1]],
-            name_offset=offsets - offsets[0],
-            drop=self.drop[first:last],
-            first_line=self.first_line if first == 0 else 0,
-            left_out=Counter(),
-        )
+            self, start=self.start[first:last], stop=self.stop[first:last], member=self.member[first:last],
+            names=self.names[offsets[0] : offsets[-1]], name_offset=offsets - offsets[0], drop=self.drop[first:last],
+            first_line=self.first_line if first == 0 else 0, left_out=Counter(),
+        )  # fmt: skip
 
 
 def make_block(
@@ -456,16 +450,11 @@ def assemble(record_format: str, block: RecordBlock, games: Sequence[SingleGame]
         **{name: np.array([getattr(game, name) for game in games], ARRAYS[name]) for name in _OF_SINGLE},
     )
     return ParsedBlock(
-        format=record_format,
-        block=block,
-        games=arrays,
-        text_fields=text_fields([game.fields for game in games]),
-        index=np.array([game.index for game in games], np.int32),
-        territory=_NO_POINTS,
-        territory_offset=np.zeros(len(games) + 1, np.int64),
-        codecs=[game.codec for game in games],
+        format=record_format, block=block, games=arrays, text_fields=text_fields([game.fields for game in games]),
+        index=np.array([game.index for game in games], np.int32), territory=_NO_POINTS,
+        territory_offset=np.zeros(len(games) + 1, np.int64), codecs=[game.codec for game in games],
         seconds=_seconds(games),
-    )
+    )  # fmt: skip
 
 
 _GAMES_ALWAYS, _BYTES_PER_GAME = 64, 1024

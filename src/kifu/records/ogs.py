@@ -615,16 +615,11 @@ def read_ogs(block: RecordBlock) -> ParsedBlock:
     if uploaded:
         games, seconds = _with_uploaded(games, seconds, uploaded, [headers[g].sgf or "" for g in uploaded], texts)
     return ParsedBlock(
-        format="ogs",
-        block=block,
-        games=games,
-        text_fields=text_fields(texts),
-        index=rows[:, raw.LINE].astype(np.int32),
-        territory=np.empty(0, np.uint16),
-        territory_offset=np.zeros(len(rows) + 1, np.int64),
-        codecs=["utf_8"] * len(rows),
+        format="ogs", block=block, games=games, text_fields=text_fields(texts),
+        index=rows[:, raw.LINE].astype(np.int32), territory=np.empty(0, np.uint16),
+        territory_offset=np.zeros(len(rows) + 1, np.int64), codecs=["utf_8"] * len(rows),
         seconds=None if np.isnan(seconds).all() else seconds,
-    )
+    )  # fmt: skip
 
 
 _Seconds = npt.NDArray[np.float32]
@@ -751,17 +746,10 @@ def _read_game(game: JsonObject, letters: str | None) -> _OgsHeader:
     else:
         free = free or handicap > 0
     return _OgsHeader(
-        width=width,
-        height=height,
-        handicap=handicap,
-        first=WHITE if white_first else BLACK,
-        free=max(handicap, 0) if free and not white_first else 0,
-        letters=letters,
-        black=black,
-        white=white,
-        warnings=warnings,
-        texts=text_fields_of(game, rules, handicap),
-    )
+        width=width, height=height, handicap=handicap, first=WHITE if white_first else BLACK,
+        free=max(handicap, 0) if free and not white_first else 0, letters=letters, black=black, white=white,
+        warnings=warnings, texts=text_fields_of(game, rules, handicap),
+    )  # fmt: skip
 
 
 def _size(value: object) -> int:

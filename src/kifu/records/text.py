@@ -43,16 +43,9 @@ class Charsets(NamedTuple):
 
 # Python's codec -> the Windows superset of it, which programs write under its name, and which keeps the backslash.
 _SUPERSET = {
-    "gb2312": "gb18030",
-    "gbk": "gb18030",
-    "big5": "cp950",
-    "euc_kr": "cp949",
-    "shift_jis": "cp932",
-    "shift_jis_2004": "cp932",
-    "shift_jisx0213": "cp932",
-    "latin_1": "cp1252",
-    "iso2022_jp": "iso2022_jp_ext",
-}
+    "gb2312": "gb18030", "gbk": "gb18030", "big5": "cp950", "euc_kr": "cp949", "shift_jis": "cp932",
+    "shift_jis_2004": "cp932", "shift_jisx0213": "cp932", "latin_1": "cp1252", "iso2022_jp": "iso2022_jp_ext",
+}  # fmt: skip
 
 # Names in records that Python lacks; letters and digits only.
 _MORE_NAMES = {

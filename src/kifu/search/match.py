@@ -98,18 +98,10 @@ def _match_group(games: ReplayArrays, traces: Traces, plan: MatchPlan, group: np
     image, place = key >> 16 & 0xFFFF, key & 0xFFFF
     next_x, next_y, next_colour = plan.continuations[image, following & 0xFFFF].T
     return MatchArrays(
-        game=game,
-        ply=(key >> 32).astype(np.uint16),
-        symmetry=plan.symmetry[image],
-        exchanged=plan.exchanged[image],
-        x=plan.x[place],
-        y=plan.y[place],
-        next_ply=(following >> 32).astype(np.int32),
-        next_x=next_x,
-        next_y=next_y,
-        next_colour=next_colour,
-        board_colour=(following & 3).astype(np.uint8),
-    )
+        game=game, ply=(key >> 32).astype(np.uint16), symmetry=plan.symmetry[image], exchanged=plan.exchanged[image],
+        x=plan.x[place], y=plan.y[place], next_ply=(following >> 32).astype(np.int32), next_x=next_x, next_y=next_y,
+        next_colour=next_colour, board_colour=(following & 3).astype(np.uint8),
+    )  # fmt: skip
 
 
 def hit_occurrences(hits: MatchArrays, pattern: Pattern) -> Occurrences:

@@ -371,13 +371,9 @@ def _read_last_ply(value: str) -> dict[str, Any]:
 
 
 _SETTINGS: dict[str, Callable[[str], dict[str, Any]]] = {
-    "anchor": _read_anchor,
-    "colours": _read_colours,
-    "moves": _read_moves,
-    "consecutive": _read_consecutive,
-    "next": _read_next,
-    "last ply": _read_last_ply,
-}
+    "anchor": _read_anchor, "colours": _read_colours, "moves": _read_moves, "consecutive": _read_consecutive,
+    "next": _read_next, "last ply": _read_last_ply,
+}  # fmt: skip
 
 
 def _format_settings(pattern: Pattern) -> Iterable[str]:

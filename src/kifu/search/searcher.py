@@ -69,16 +69,9 @@ _NAME_ROWS = 65_536
 """Rows that are read at a time."""
 
 _SUMMARY_COLUMNS = {
-    "black": "black",
-    "black_rank": "black_rank",
-    "white": "white",
-    "white_rank": "white_rank",
-    "date_text": "date",
-    "year": "year",
-    "event": "event",
-    "result_text": "result",
-    "n_moves": "moves",
-}
+    "black": "black", "black_rank": "black_rank", "white": "white", "white_rank": "white_rank", "date_text": "date",
+    "year": "year", "event": "event", "result_text": "result", "n_moves": "moves",
+}  # fmt: skip
 """Columns of a catalogue and the fields of `GameSummary` that hold them."""
 
 

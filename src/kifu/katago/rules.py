@@ -208,13 +208,12 @@ def _from_json(text: str) -> KataRules:
             values[name] = value.lower()
         elif key in _SWITCHES and isinstance(value, bool):
             values[_SWITCHES[key]] = value
-        elif not (key == "friendlyPassOk" and isinstance(value, bool)) and not (key == "komi" and _is_komi(value)):
+        elif key == "komi" and isinstance(value, int | float) and abs(value) <= _MAX_JSON_KOMI:
+            if np.float32(value) % 0.5:
+                _reject(text)
+        elif key != "friendlyPassOk" or not isinstance(value, bool):
             _reject(text)
     return _with_default_tax(values)
-
-
-def _is_komi(value: Any) -> bool:
-    return isinstance(value, int | float) and abs(value) <= _MAX_JSON_KOMI and float(np.float32(value)) % 0.5 == 0
 
 
 def resolve_rules(

@@ -61,7 +61,7 @@ from kifu.learn.scores import (
     value_error,
 )
 from kifu.point import POINT_MASK, WHITE, WHITE_BIT, to_gtp
-from kifu.progress import Progress, ProgressFactory, silent
+from kifu.progress import ProgressFactory, silent
 from kifu.records.paths import Paths, as_list, as_path
 from kifu.text import counted, json_text
 
@@ -348,8 +348,14 @@ def fit_mix(
         raise RecipeError(f"the file of a mixture must end in {MIX_SUFFIX}, got {output}")
     opened = _open(nets, options)
     _, positions, _ = _select_positions(opened, sources, common_board(opened, options.board), options, jobs)
+    outputs: list[Evaluation] = []
     with progress("evaluating", len(positions) * len(nets), "positions") as bar:
-        outputs = [_evaluate_all(net, positions, options, count_jobs(jobs), bar) for net in opened]
+        for net in opened:
+            parts = []
+            for found in net.stream(positions, legal=options.legal, jobs=count_jobs(jobs)):
+                bar.advance(len(found))
+                parts.append(replace(found, ownership=None, score=None))
+            outputs.append(join(parts))
     policy, value, figures = fit_pools(
         outputs, unique_names(opened), positions.move, _results(positions)[0], design(positions)
     )
@@ -365,14 +371,6 @@ def fit_mix(
     )
     write_output(output, add_checksum(json_text(mix.model_dump(mode="json"))))
     return mix
-
-
-def _evaluate_all(net: Net, positions: NetPositions, options: EvalOptions, jobs: int, bar: Progress) -> Evaluation:
-    parts = []
-    for found in net.stream(positions, legal=options.legal, jobs=jobs):
-        bar.advance(len(found))
-        parts.append(replace(found, ownership=None, score=None))
-    return join(parts)
 
 
 def _results(positions: NetPositions) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.bool_]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -79,7 +78,9 @@ class PolicyModule(nn.Module):  # type: ignore[misc]
         preferred = _count_preferred(policy.detach(), batch.move)
         sums = [torch.full((), float(count), device=loss.device), loss.detach() * count]
         if batch.soft_policy is not None:
-            loss = (1 - self._soft_weight) * loss + self._soft_weight * self._soft_loss(policy, batch.soft_policy)
+            # Gradients shrink as 1 / T^2 with the temperature (Hinton et al. 2015, arXiv:1503.02531, section 2).
+            soft_loss = functional.cross_entropy(policy / self._temperature, batch.soft_policy) * self._temperature**2
+            loss = (1 - self._soft_weight) * loss + self._soft_weight * soft_loss
         sums += [(preferred < top).sum().float() for top in (1, TOP)]
         for head, label in zip(HEADS, (batch.result, batch.ownership, batch.margin), strict=True):
             predicted: Tensor | None = getattr(output, head)
@@ -87,8 +88,13 @@ class PolicyModule(nn.Module):  # type: ignore[misc]
                 sums += [torch.zeros((), device=loss.device)] * 2
                 continue
             known = label.isfinite() if head == "score" else label != UNKNOWN
-            measure = _score_loss if head == "score" else partial(functional.mse_loss, reduction="none")
-            error = torch.where(known, measure(predicted.float(), torch.where(known, label, 0)), 0).sum()
+            target, given = torch.where(known, label, 0), predicted.float()
+            if head == "score":  # the negative log-likelihood under a normal distribution, but for a constant
+                stdev = given[:, 1].clamp(min=_MIN_STDEV)
+                measured = ((target - given[:, 0]) / stdev) ** 2 / 2 + stdev.log()
+            else:
+                measured = functional.mse_loss(given, target, reduction="none")
+            error = torch.where(known, measured, 0).sum()
             head_loss = error / known.sum().clamp(min=1)
             if head == "value" and batch.soft_value is not None:
                 soft_error = functional.mse_loss(predicted.float(), batch.soft_value)
@@ -101,13 +107,6 @@ class PolicyModule(nn.Module):  # type: ignore[misc]
             moves = batch.next[:, 1 : 1 + output.next.shape[1]]
             loss = loss + self._head_weights["next"] * _next_loss(output.next.float(), moves)
         return BatchLoss(loss, torch.stack(sums))
-
-    def _soft_loss(self, policy: Tensor, target: Tensor) -> Tensor:
-        """Return the cross-entropy with the teachers' probabilities at the recipe's temperature T.
-
-        Gradients shrink as 1 / T^2, so that the loss is multiplied by T^2 (Hinton et al. 2015, arXiv:1503.02531, 2).
-        """
-        return functional.cross_entropy(policy / self._temperature, target) * self._temperature**2
 
     def prepare(self, planes: Tensor) -> Tensor:
         """Return the loader's planes, packed or not, as [B, C, H, W] in the network's dtype, channels last."""
@@ -136,12 +135,6 @@ def _change_loss(outputs: Tensor, count: int, opponent: Tensor) -> Tensor:
         outputs = outputs[:, :1] / outputs[:, 1:].detach().clamp(min=_MIN_STDEV)
     change = (outputs[: len(opponent)] + outputs[count:]).view(len(opponent), -1) ** 2
     return torch.where(opponent, change.mean(1), 0).sum() / opponent.sum().clamp(min=1)
-
-
-def _score_loss(score: Tensor, margin: Tensor) -> Tensor:
-    """Return [B] the negative log-likelihood, but for a constant, of margins under a normal distribution."""
-    lead, stdev = score[:, 0], score[:, 1].clamp(min=_MIN_STDEV)
-    return ((margin - lead) / stdev) ** 2 / 2 + stdev.log()
 
 
 def make_policy_module(recipe: TrainingRecipe) -> PolicyModule:

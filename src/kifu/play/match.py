@@ -205,19 +205,23 @@ def play_match(
         "A": parse_command(a, rules.ruleset),
         "B": parse_command(b, rules.ruleset),
     }
+    source = "corners"
     if options.openings is None:
         openings = corner_openings(rules.size, options.seed)
     else:
+        source = os.fsencode(options.openings).decode("utf-8", "replace")
         pairs = (options.games + 1) // 2
         openings = catalogue_openings(
             options.openings, rules.size, options.opening_moves, Rules.named(rules.ruleset), options.seed, pairs
         )
-    _compile_kernels(rules)
+    board = Board(rules.size, rules=Rules.named(rules.ruleset))
+    for point in (0, board.pass_move, 1, board.pass_move):  # compiles the referee's kernels before any program waits
+        board.play(point)
     with _cancel_on_signals() as stop:
         info = {label: _introduce(label, text, rules, stop) for label, text in (("A", a), ("B", b))}
         scorer, scorer_text = _find_scorer(options.score_by, rules, stop)
         settings = Settings(
-            size=rules.size, komi=rules.komi, rules=rules.ruleset, openings=_openings_text(options.openings),
+            size=rules.size, komi=rules.komi, rules=rules.ruleset, openings=source,
             opening_moves=None if options.openings is None else options.opening_moves, seed=options.seed,
             move_seconds=rules.move_seconds, scorer=scorer_text,
         )  # fmt: skip
@@ -266,17 +270,6 @@ def _cancel_on_signals() -> Iterator[threading.Event]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _compile_kernels(rules: MatchRules) -> None:
-    """Compile the kernels of the referee's board, so that no program waits for the compiler."""
-    board = Board(rules.size, rules=Rules.named(rules.ruleset))
-    for point in (0, board.pass_move, 1, board.pass_move):  # enough moves to make the history grow
-        board.play(point)
-
-
-def _openings_text(openings: Path | None) -> str:
-    return "corners" if openings is None else os.fsencode(openings).decode("utf-8", "replace")
 
 
 def _validate(rules: MatchRules, options: MatchOptions) -> None:

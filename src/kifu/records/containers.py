@@ -272,15 +272,12 @@ def _file_blocks(path: AnyPath, file: LocalFile, block_bytes: int, first: int) -
     if head[:4] in _ZIP_MAGIC:
         all_blocks = zip_blocks(str(path), file, block_bytes, first=first)
     elif head == MAGIC:
-        all_blocks = _sevenzip_blocks(path, file, block_bytes, first)
+        with open_volumes(path, file) as volumes:
+            yield from map(keep_records, sevenzip_blocks(str(path), volumes, block_bytes, first=first))
+        return
     else:
         all_blocks = islice(_stream_blocks(path, file, block_bytes), first, None)
     yield from map(keep_records, all_blocks)
-
-
-def _sevenzip_blocks(path: AnyPath, file: LocalFile, block_bytes: int, first: int) -> Iterator[RecordBlock]:
-    with open_volumes(path, file) as volumes:
-        yield from sevenzip_blocks(str(path), volumes, block_bytes, first=first)
 
 
 def _stream_blocks(path: AnyPath, file: LocalFile, block_bytes: int) -> Iterator[RecordBlock]:

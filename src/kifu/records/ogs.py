@@ -432,6 +432,7 @@ def text_fields_of(game: JsonObject, rules: str, handicap: int) -> dict[str, str
     players = _as_dict(game.get("players"))
     black, white = (_as_dict(players.get(side)) for side in SIDES)
     main_time, overtime = _clock(game)
+    bots = [side for side in SIDES if "bot" in _as_text(_as_dict(players.get(side)).get("ui_class")).split()]
     return {
         "black": _as_text(black.get("username")) or _as_text(black.get("name")),
         "white": _as_text(white.get("username")) or _as_text(white.get("name")),
@@ -444,12 +445,8 @@ def text_fields_of(game: JsonObject, rules: str, handicap: int) -> dict[str, str
         "overtime": overtime,
         "rules": rules,
         "title": _as_text(game.get("game_name")),
-        "programs": "; ".join(f"{side}: account" for side in SIDES if _is_bot(_as_dict(players.get(side)))),
+        "programs": "; ".join(f"{side}: account" for side in bots),
     }
-
-
-def _is_bot(player: JsonObject) -> bool:
-    return "bot" in _as_text(player.get("ui_class")).split()
 
 
 def _as_dict(value: object) -> JsonObject:

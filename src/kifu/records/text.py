@@ -14,7 +14,7 @@ import fnmatch
 import functools
 import re
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -178,12 +178,6 @@ def decodes(text: bytes, codec: str) -> bool:
     return True
 
 
-def _mostly_decodes(text: bytes, codec: str) -> bool:
-    """Return whether at most a quarter of the non-ASCII characters are lost."""
-    decoded = text.decode(codec, "replace")
-    return 4 * decoded.count("\ufffd") <= sum(char > "\x7f" for char in decoded)
-
-
 def _rate(text: bytes, more: bytes) -> dict[str, float]:
     """Return the mean rating of all characters by each candidate in which a text is valid.
 
@@ -219,15 +213,10 @@ def detect_codec(text: bytes, more: bytes = b"") -> str:
     return single_byte if decodes(text, single_byte) else best
 
 
-@functools.cache
-def _is_single_byte(codec: str) -> bool:
-    return len(bytes(range(128, 256)).decode(codec, "replace")) == 128
-
-
 def keeps_utf8(ca: bytes | None) -> bool:
     """Return whether text that is valid UTF-8 is certain to be read as UTF-8 under this CA, None if it is missing."""
     codec = codec_named(ca) if ca else None
-    return codec is None or codec == "utf_8" or _is_single_byte(codec)
+    return codec is None or codec == "utf_8" or len(bytes(range(128, 256)).decode(codec, "replace")) == 128
 
 
 def _looks_like_utf8(text: bytes) -> bool:
@@ -269,7 +258,8 @@ def choose_codec(ca: bytes | None, text: bytes, more: bytes = b"") -> str:
         more: Further text of the record, which counts if it is in the same charset.
     """
     codec = codec_named(ca) if ca else None
-    usable = bool(codec) and _mostly_decodes(text, codec or "")
+    decoded = text.decode(codec, "replace") if codec else ""
+    usable = bool(codec) and 4 * decoded.count("\ufffd") <= sum(char > "\x7f" for char in decoded)
     if codec and usable and codec in STATEFUL and b"\x1b" in text:
         return codec
     if text.isascii() or (decodes(text, "utf_8") and (keeps_utf8(ca) or not usable or _looks_like_utf8(text))):
@@ -383,7 +373,9 @@ class Programs:
         inexact = [pattern for pattern in self._reasons if not pattern.startswith("=")]
         bare = [_compared(pattern, "") for pattern in inexact if not _SEPARATED.search(pattern)]
         separated = [_compared(pattern, "-") for pattern in inexact if _SEPARATED.search(pattern)]
-        self._match_bare, self._match_separated = map(_any_of, (bare, separated))
+        self._match_bare, self._match_separated = (
+            re.compile("|".join(map(fnmatch.translate, patterns)) or "(?!)").match for patterns in (bare, separated)
+        )
         self._reason = functools.lru_cache(_MAX_NAMES)(self._find_reason)
 
     def _matches(self, name: str) -> bool:
@@ -412,10 +404,6 @@ class Programs:
 
     def __len__(self) -> int:
         return len(self.patterns)
-
-
-def _any_of(patterns: list[str]) -> Callable[[str], re.Match[str] | None]:
-    return re.compile("|".join(map(fnmatch.translate, patterns)) or "(?!)").match
 
 
 def _patterns(text: str) -> list[str]:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from kifu.corpus.catalogue import Catalogue, is_catalogue, open_catalogue
 from kifu.corpus.schema import INDEX, SCHEMA, VERSION, game_arrays, to_numpy
-from kifu.datasets.examples import Dataset, Layout
+from kifu.datasets.examples import Dataset
 from kifu.datasets.formats import detect_format
 from kifu.datasets.formats import open as open_examples
 from kifu.datasets.manifest import find_origin, manifest_path, read_manifest
@@ -230,7 +230,10 @@ def _example(data: Dataset, row: int) -> _ExampleRow:
         f"{name}: {_values(values[0])}" for name, values in batch.labels.items() if name not in ("move", "policy")
     ]
     if "policy" in batch.labels:
-        others.insert(0, f"policy: {_best_moves(batch.labels['policy'][0], layout)}")
+        policy = batch.labels["policy"][0]
+        best = np.argsort(-policy, kind="stable")[: min(np.count_nonzero(policy), _MOVES_SHOWN)].tolist()
+        moves = ", ".join(f"{to_gtp(point, layout.width, layout.height)} {policy[point]:.1%}" for point in best)
+        others.insert(0, f"policy: {moves}")
     if isinstance(data, KataNpz):
         others = describe_kata_row(data.rows(row, row + 1))
     if batch.ply[0] >= 0:
@@ -253,11 +256,6 @@ def _crop_to_board(data: Dataset, planes: npt.NDArray[Any], label: int | None) -
 def _values(values: npt.NDArray[Any]) -> str:
     first = values.reshape(-1)[:_MAX_VALUES].tolist()
     return ", ".join(f"{value:g}" for value in first) + (" ..." if values.size > _MAX_VALUES else "")
-
-
-def _best_moves(policy: npt.NDArray[np.float32], layout: Layout) -> str:
-    best = np.argsort(-policy, kind="stable")[: min(np.count_nonzero(policy), _MOVES_SHOWN)]
-    return ", ".join(f"{to_gtp(point, layout.width, layout.height)} {policy[point]:.1%}" for point in best.tolist())
 
 
 def describe_row(path: Path, row: int) -> str:

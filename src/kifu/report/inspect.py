@@ -14,13 +14,13 @@ import numpy.typing as npt
 
 from kifu.assets import OTHER_FORMATS
 from kifu.datasets.dat import Dat
-from kifu.datasets.examples import Dataset, LabelSpec
+from kifu.datasets.examples import Dataset
 from kifu.datasets.formats import Format, detect_format
 from kifu.datasets.formats import open as open_dataset
 from kifu.datasets.global_inputs import SERVERS
 from kifu.datasets.manifest import Manifest, manifest_path, origins_path, read_manifest
 from kifu.datasets.tokens import FORMAT as TOKENS_FORMAT
-from kifu.datasets.tokens import METADATA, Tokenizer, Tokens, open_tokens
+from kifu.datasets.tokens import METADATA, Tokenizer, open_tokens
 from kifu.errors import FormatError, SourceError, join_lines
 from kifu.io import hash_file, open_regular
 from kifu.katago.checkpoint import read_network
@@ -169,7 +169,11 @@ def _dataset_lines(format: Format, data: Dataset) -> list[str]:
         f"{data.path}: {format.name}, {format.title}",
         f"  examples    {len(data):,}" + (f" of {len(games):,} games" if format.has_provenance else ""),
         f"  planes      {layout.plane_set}: {planes} of {width} x {height}{padding}, row 0 is the {layout.first_row}",
-        *(f"  {'labels' if k == 0 else '':<11} {line}" for k, line in enumerate(map(_label_line, layout.labels))),
+        *(
+            f"  {'' if k else 'labels':<11} {label.name}, {label.dtype}{''.join(f' x {n}' for n in label.shape[:1])}: "
+            f"{label.meaning[:200]}"
+            for k, label in enumerate(layout.labels)
+        ),
     ]
 
 
@@ -187,11 +191,6 @@ def _manifest_lines(path: Path, format: str, examples: int) -> list[str]:
         if not found.is_file() or hash_file(found) != file.blake3:
             raise FormatError(f"{path}: the hash of {file.file} differs from the one in {name}")
     return [f"  bytes       {manifest.bytes:,}", _manifest_line(manifest)]
-
-
-def _label_line(label: LabelSpec) -> str:
-    shape = f" x {label.shape[0]}" if label.shape else ""
-    return f"{label.name}, {label.dtype}{shape}: {label.meaning[:200]}"
 
 
 def _inspect_katago(format: Format, data: KataNpz) -> list[str]:
@@ -347,6 +346,10 @@ def inspect_tokens(path: Path) -> list[str]:
             raise FormatError(f"{path / 'tokens.npy'}: tokens must be below {len(names)}, got {len(found) - 1}")
         part.decode()
         counts += found
+    beginning = []
+    if len(data):
+        shown = ", ".join(names[token] for token in data[0][:_TOKENS_SHOWN].tolist())
+        beginning = [f"  game 0      {shown}{' ...' if len(data[0]) > _TOKENS_SHOWN else ''}"]
     padded = ", and smaller square boards in its upper left corner" if tokenizer.pad else ""
     return [
         f"{path}: {TOKENS_FORMAT}, {OTHER_FORMATS[TOKENS_FORMAT]}",
@@ -355,7 +358,7 @@ def inspect_tokens(path: Path) -> list[str]:
         f"  board       {tokenizer.width}x{tokenizer.height}{padded}",
         f"  vocabulary  {len(names)}",
         *_metadata_lines(tokenizer, counts),
-        *(f"  game 0      {_beginning(names, data[game])}" for game in range(min(len(data), 1))),
+        *beginning,
         *_manifest_lines(path, TOKENS_FORMAT, len(data)),
     ]
 
@@ -366,11 +369,6 @@ def _metadata_lines(tokenizer: Tokenizer, counts: npt.NDArray[np.int64]) -> Iter
         first, values = tokenizer.first_tokens[name], METADATA[name].values
         found = Counter(dict(zip(values, counts[first : first + len(values)].tolist())))
         yield f"  {name:<11} " + ", ".join(f"{value}: {n:,}" for value, n in found.most_common(_VALUES_SHOWN) if n)
-
-
-def _beginning(names: Sequence[str], tokens: Tokens) -> str:
-    shown = ", ".join(names[token] for token in tokens[:_TOKENS_SHOWN].tolist())
-    return shown + (" ..." if len(tokens) > _TOKENS_SHOWN else "")
 
 
 def describe_kata_net(path: Path) -> str:

@@ -237,14 +237,11 @@ class CountRows(SetJob):
         has_row = kept[game] & (ply < stop[game])
         counts = np.bincount(game[has_row], minlength=len(kept))[kept]
         return SetChunk(
-            content=None,
-            member=(item.first + rows[kept]).astype(np.int32),
-            rows=counts.astype(np.int32),
+            content=None, member=(item.first + rows[kept]).astype(np.int32), rows=counts.astype(np.int32),
             plies=ply[has_row].astype(np.uint16),
-            drops=drops + Counter(DropReason(k).name for k in drop[~kept].tolist()),
-            elsewhere=elsewhere,
+            drops=drops + Counter(DropReason(k).name for k in drop[~kept].tolist()), elsewhere=elsewhere,
             read=len(item.batch),
-        )
+        )  # fmt: skip
 
     def _faults(
         self, batch: pa.RecordBatch, games: GameArrays, unresolved: Bytes

@@ -361,14 +361,10 @@ def fit_mix(
     )
     games = np.unique(to_numpy(_rows(positions)["canonical"])[positions.game])
     mix = MixFile(
-        members=members,
-        policy=policy,
-        value=value,
-        positions=len(positions),
-        accounts=len(np.unique(positions.accounts(positions.to_play == WHITE))),
-        figures=figures,
+        members=members, policy=policy, value=value, positions=len(positions),
+        accounts=len(np.unique(positions.accounts(positions.to_play == WHITE))), figures=figures,
         games=base64.b64encode(games.astype("<u8").tobytes()).decode(),
-    )
+    )  # fmt: skip
     write_output(output, add_checksum(json_text(mix.model_dump(mode="json"))))
     return mix
 

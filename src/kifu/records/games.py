@@ -100,15 +100,10 @@ def make_block(
     """Return a block of members that lie one after the other in `data`; stop: [K], the end of each member there."""
     ends: npt.NDArray[np.int64] = np.array([0, *stop], np.int64)
     return RecordBlock(
-        source=source,
-        data=data,
-        start=ends[:-1].copy(),
-        stop=ends[1:].copy(),
-        member=np.array(members, np.int32),
+        source=source, data=data, start=ends[:-1].copy(), stop=ends[1:].copy(), member=np.array(members, np.int32),
         names=np.frombuffer(bytearray(b"".join(names)), np.uint8),
-        name_offset=np.cumsum([0, *map(len, names)], dtype=np.int64),
-        drop=np.array(drops, np.uint8),
-    )
+        name_offset=np.cumsum([0, *map(len, names)], dtype=np.int64), drop=np.array(drops, np.uint8),
+    )  # fmt: skip
 
 
 def groups(counts: npt.NDArray[np.int64], limits: npt.NDArray[np.int64]) -> Iterator[tuple[int, int]]:

@@ -567,12 +567,8 @@ def result_text(text: str) -> str:
 Subject: TypeAlias = Literal["rank", "result", "komi", "date", "time", "overtime"]
 
 _PARSERS: dict[Subject, Callable[[str], object]] = {
-    "rank": Rank.parse,
-    "komi": parse_komi,
-    "date": parse_date,
-    "time": parse_minutes,
-    "overtime": parse_overtime,
-}
+    "rank": Rank.parse, "komi": parse_komi, "date": parse_date, "time": parse_minutes, "overtime": parse_overtime,
+}  # fmt: skip
 _NO_VALUE = r"|\?+|-+|none|unknown|not known|n/?a|null|无|無|없음|不明"
 _NO_VALUE_OF: dict[Subject, str] = {
     "rank": r"nr[?*]*|unranked|unrated|no rank|无段|無段",

@@ -142,20 +142,11 @@ def write_olf(
     ).astype(np.uint8)
     encoded = [text or b"" for text in texts]
     source = _WriterInput(
-        width=games.width,
-        height=games.height,
-        moves=games.moves,
-        move_offset=games.move_offset,
-        setup=games.setup,
-        setup_ply=games.setup_ply,
-        setup_offset=games.setup_offset,
-        handicap=games.handicap,
-        territory=territory,
-        territory_offset=territory_offset,
-        text=np.frombuffer(bytearray(b"".join(encoded)), np.uint8),
-        text_offset=np.cumsum([0, *map(len, encoded)], dtype=np.int64),
-        text_index=text_index,
-    )
+        width=games.width, height=games.height, moves=games.moves, move_offset=games.move_offset, setup=games.setup,
+        setup_ply=games.setup_ply, setup_offset=games.setup_offset, handicap=games.handicap, territory=territory,
+        territory_offset=territory_offset, text=np.frombuffer(bytearray(b"".join(encoded)), np.uint8),
+        text_offset=np.cumsum([0, *map(len, encoded)], dtype=np.int64), text_index=text_index,
+    )  # fmt: skip
     offset = np.zeros(len(games) + 1, np.int64)
     _measure(source, np.zeros(olf.POINTS, np.int64), failure, offset[1:])
     np.cumsum(offset, out=offset)

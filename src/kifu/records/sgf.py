@@ -234,15 +234,11 @@ def new_output(block: RecordBlock, rows: int, moves: int, setup: int, properties
         state[scanner.IN_MEMBER], state[scanner.MEMBER_BUDGET], state[scanner.MEMBER_BYTES] = block.piece
         state[scanner.POSITION] = block.start[0]
     return scanner.NodesOut(
-        rows=np.empty((rows, scanner.SGF_COLUMNS), np.int64),
-        moves=np.empty(moves, np.uint16),
-        setup=np.empty(setup, np.uint16),
-        setup_ply=np.empty(setup, np.uint16),
-        properties=np.empty((properties, scanner.PROPERTY_COLUMNS), np.int32),
-        state=state,
-        seen=np.zeros(MAX_POINTS, np.int64),
-        readings=np.empty((READINGS, PROGRESS), np.int64),
-    )
+        rows=np.empty((rows, scanner.SGF_COLUMNS), np.int64), moves=np.empty(moves, np.uint16),
+        setup=np.empty(setup, np.uint16), setup_ply=np.empty(setup, np.uint16),
+        properties=np.empty((properties, scanner.PROPERTY_COLUMNS), np.int32), state=state,
+        seen=np.zeros(MAX_POINTS, np.int64), readings=np.empty((READINGS, PROGRESS), np.int64),
+    )  # fmt: skip
 
 
 def find_pieces(block: RecordBlock, piece_bytes: int, games: int) -> Iterator[RecordBlock]:
@@ -309,17 +305,10 @@ def read_block(block: RecordBlock) -> ParsedBlock:
     first = np.searchsorted(games.block_index, games.block_index)  # of the same member, whose games are consecutive
     before = 0 if block.piece is None else block.piece.first_game
     return ParsedBlock(
-        format="sgf",
-        block=block,
-        games=games,
-        text_fields=text_fields,
-        index=(np.arange(len(games)) - first + before).astype(np.int32),
-        territory=territory[: offset[-1]].copy(),
-        territory_offset=offset,
-        seconds=seconds,
-        evaluations=evaluations,
-        properties=properties,
-    )
+        format="sgf", block=block, games=games, text_fields=text_fields,
+        index=(np.arange(len(games)) - first + before).astype(np.int32), territory=territory[: offset[-1]].copy(),
+        territory_offset=offset, seconds=seconds, evaluations=evaluations, properties=properties,
+    )  # fmt: skip
 
 
 def root_properties(record: bytes) -> dict[str, tuple[bytes, ...]]:

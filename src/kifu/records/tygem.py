@@ -134,14 +134,10 @@ def read_tygem(block: RecordBlock, index: TygemIndex | None = None) -> ParsedBlo
     moves, setup = np.empty(int(np.sum(block.stop - block.start)) // 4 + 1, np.uint16), np.empty(0, np.uint16)
     _read_lines(block.data, block.stop, rows, moves)
     return ParsedBlock(
-        format="tygem",
-        block=block,
-        games=raw.to_game_arrays(block, rows, moves, setup, setup),
-        text_fields=_text_fields(rows[:, _ID], index),
-        index=rows[:, raw.LINE].astype(np.int32),
-        territory=np.empty(0, np.uint16),
-        territory_offset=np.zeros(len(rows) + 1, np.int64),
-    )
+        format="tygem", block=block, games=raw.to_game_arrays(block, rows, moves, setup, setup),
+        text_fields=_text_fields(rows[:, _ID], index), index=rows[:, raw.LINE].astype(np.int32),
+        territory=np.empty(0, np.uint16), territory_offset=np.zeros(len(rows) + 1, np.int64),
+    )  # fmt: skip
 
 
 def _text_fields(ids: npt.NDArray[np.int64], index: TygemIndex | None) -> TextFields:

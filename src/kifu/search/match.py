@@ -175,18 +175,11 @@ def _find_images(
             next_x, next_y, next_colour = plan.continuations[m, np.where(is_stone, 4 * point + colour, 0)].T
             none = np.zeros(len(ply), np.uint8)
             hits = MatchArrays(
-                game=entries.row[same],
-                ply=ply,
-                symmetry=none + plan.symmetry[m],
-                exchanged=np.full(len(ply), exchanged),
-                x=none,
-                y=none,
-                next_ply=np.where(is_stone, ply, np.int32(-1)),
-                next_x=next_x,
-                next_y=next_y,
-                next_colour=next_colour,
+                game=entries.row[same], ply=ply, symmetry=none + plan.symmetry[m],
+                exchanged=np.full(len(ply), exchanged), x=none, y=none, next_ply=np.where(is_stone, ply, np.int32(-1)),
+                next_x=next_x, next_y=next_y, next_colour=next_colour,
                 board_colour=np.where(move == points, np.uint8(_PASS), colour),
-            )
+            )  # fmt: skip
             yield hits, plan.images[m, ACCEPTS + colour.astype(np.int64)].astype(np.bool_)
 
 

@@ -79,15 +79,11 @@ def take_game(games: MoveArrays, g: int) -> MoveArrays:
     """Return the arrays of one game."""
     moves, setup = slice(*games.move_offset[g : g + 2]), slice(*games.setup_offset[g : g + 2])
     return MoveArrays(
-        width=games.width[g : g + 1],
-        height=games.height[g : g + 1],
-        moves=games.moves[moves],
-        move_offset=games.move_offset[g : g + 2] - games.move_offset[g],
-        setup=games.setup[setup],
-        setup_ply=games.setup_ply[setup],
-        setup_offset=games.setup_offset[g : g + 2] - games.setup_offset[g],
+        width=games.width[g : g + 1], height=games.height[g : g + 1], moves=games.moves[moves],
+        move_offset=games.move_offset[g : g + 2] - games.move_offset[g], setup=games.setup[setup],
+        setup_ply=games.setup_ply[setup], setup_offset=games.setup_offset[g : g + 2] - games.setup_offset[g],
         root_setup=games.root_setup[g : g + 1],
-    )
+    )  # fmt: skip
 
 
 class GameStore:

@@ -18,7 +18,7 @@ import numpy as np
 from kifu.arrays import Array
 from kifu.datasets.examples import Batch, Dataset, LabelSpec, Layout, concat, pack_planes, parse_layout
 from kifu.datasets.manifest import Writer, WriteReport, WrittenFile, block_checks
-from kifu.errors import FormatError, OutputError, RecipeError, SourceError, first_line, printable
+from kifu.errors import FormatError, OutputError, RecipeError, first_line, printable, reading
 from kifu.io import AtomicFile, bytes_at, cannot_write, open_regular, read_at, temp_path
 
 _GROUP = 1024
@@ -211,13 +211,10 @@ class Hdf5(Dataset):
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        try:
-            with open_regular(self.path) as file:
-                size = os.fstat(file.fileno()).st_size
-                block_checks(self.path)[self.path.name].check(partial(bytes_at, file.fileno()), 0, size)
-                self._opened = _DiskFile(os.dup(file.fileno()))
-        except OSError as error:
-            raise SourceError(f"{self.path} cannot be read: {error.strerror}") from None
+        with reading(self.path), open_regular(self.path) as file:
+            size = os.fstat(file.fileno()).st_size
+            block_checks(self.path)[self.path.name].check(partial(bytes_at, file.fileno()), 0, size)
+            self._opened = _DiskFile(os.dup(file.fileno()))
         with ExitStack() as stack, self._as_format_error():
             self._file = stack.enter_context(h5py.File(self._opened, "r"))
             self._open()

@@ -27,7 +27,7 @@ from kifu.config import first_invalid
 from kifu.datasets.examples import Batch, Dataset, Layout, concat, pack_planes, part_spans
 from kifu.datasets.manifest import Writer, WriteReport, WrittenFile, block_checks
 from kifu.datasets.npz import HEADER_BYTES, npy_header
-from kifu.errors import FormatError, RecipeError, SourceError
+from kifu.errors import FormatError, RecipeError, SourceError, reading
 from kifu.io import AtomicDirectory, AtomicFile, bytes_at, open_regular, read_at, read_small
 
 INDEX = "examples.json"
@@ -61,11 +61,9 @@ def open_array(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> File
     """Open a .npy file. Raises FormatError unless header and size are those that np.save writes for an array."""
     header = npy_header(dtype, shape)
     with ExitStack() as stack:
-        try:
+        with reading(path):
             file = stack.enter_context(open_regular(path))
             size, actual = os.fstat(file.fileno()).st_size, file.read(len(header))
-        except OSError as error:
-            raise SourceError(f"{path} cannot be read: {error.strerror}") from None
         if actual != header:
             raise FormatError(f"{path} does not begin with the header of an array {dtype.str} {list(shape)}")
         expected = len(header) + dtype.itemsize * prod(shape)
@@ -348,11 +346,8 @@ class BookNpy(Dataset):
 
     def _count_rows(self, features: Path, labels: Path) -> int:
         """Return the number of rows of a chunk, whose headers and sizes are checked."""
-        try:
-            with open_regular(labels) as file:
-                shape = _SHAPE.search(file.read(HEADER_BYTES))
-        except OSError as error:
-            raise SourceError(f"{labels} cannot be read: {error.strerror}") from None
+        with reading(labels), open_regular(labels) as file:
+            shape = _SHAPE.search(file.read(HEADER_BYTES))
         rows = int(shape[1]) if shape else 0
         if not 1 <= rows <= CHUNK:
             raise FormatError(f"{labels} does not begin with the header of an array of 1 to {CHUNK} numbers")
@@ -391,12 +386,9 @@ class BookNpy(Dataset):
     def _read_file(self, path: Path, start: int, shape: tuple[int, ...]) -> Doubles:
         count = int(np.prod(shape))
         at = HEADER_BYTES + start * count // shape[0] * _DTYPE.itemsize
-        try:
-            with open_regular(path) as file:
-                self._checks[path.name].check(partial(bytes_at, file.fileno()), at, at + count * _DTYPE.itemsize)
-                values = np.fromfile(file, _DTYPE, count, offset=at)
-        except OSError as error:
-            raise SourceError(f"{path} cannot be read: {error.strerror}") from None
+        with reading(path), open_regular(path) as file:
+            self._checks[path.name].check(partial(bytes_at, file.fileno()), at, at + count * _DTYPE.itemsize)
+            values = np.fromfile(file, _DTYPE, count, offset=at)
         if len(values) != count:
             raise FormatError(f"{path} has been truncated")
         return values.reshape(shape)

@@ -22,7 +22,7 @@ from kifu.datasets.labels import find_label
 from kifu.datasets.manifest import WriteReport, WrittenFile
 from kifu.datasets.npy import INDEX, read_folder_index
 from kifu.datasets.npz import CompressedPiece, Compression, NpzMember, NpzReader, StoredArray, compress, write_npz
-from kifu.errors import FormatError, RecipeError, SourceError
+from kifu.errors import FormatError, RecipeError, reading
 from kifu.io import AtomicDirectory, cannot_write
 from kifu.planes.registry import KATAGO22
 
@@ -396,10 +396,8 @@ class KataNpz(Dataset):
 
 def npz_files(directory: Path) -> list[Path]:
     """Return the files that shuffle.py would read: those without _ in their names, sorted. Raises SourceError."""
-    try:
+    with reading(directory):
         names = sorted(each.name for each in directory.iterdir() if each.suffix == ".npz")
-    except OSError as error:
-        raise SourceError(f"{directory} cannot be read: {error.strerror}") from None
     return [directory / name for name in names if "_" not in name and not name.startswith(".")]
 
 

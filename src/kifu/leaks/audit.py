@@ -31,7 +31,7 @@ from kifu.datasets.formats import detect_format
 from kifu.datasets.formats import open as open_examples
 from kifu.datasets.manifest import manifest_path, read_game_rows, read_manifest
 from kifu.datasets.tokens import FORMAT, is_tokens, open_tokens
-from kifu.errors import DropReason, FormatError, RecipeError, SourceError
+from kifu.errors import DropReason, FormatError, RecipeError, reading
 from kifu.execution.executor import THREADS, Executor, make_executor
 from kifu.execution.range_sort import Columns, RangeSort
 from kifu.go.state import ONE, ZERO, last_point
@@ -221,11 +221,8 @@ def open_set(path: str | os.PathLike[str]) -> AuditSet:
         return _examples_set(path, written.name, written.recipe_kind == "katago")
     if is_catalogue(path):
         return _catalogue_set(path)
-    try:
-        with open_regular(path) as file:
-            head = file.read(8)
-    except OSError as error:
-        raise SourceError(f"{path} cannot be read: {error.strerror}") from None
+    with reading(path), open_regular(path) as file:
+        head = file.read(8)
     magics = ", ".join(map(repr, (b"PAR1", b"GO", b"END", b"mlv2")))
     raise FormatError(f"{path} begins with {head!r}; a catalogue or data set begins with one of {magics}")
 

@@ -21,7 +21,7 @@ from kifu.datasets.global_inputs import SERVERS
 from kifu.datasets.manifest import Manifest, manifest_path, origins_path, read_manifest
 from kifu.datasets.tokens import FORMAT as TOKENS_FORMAT
 from kifu.datasets.tokens import METADATA, Tokenizer, open_tokens
-from kifu.errors import FormatError, SourceError, join_lines
+from kifu.errors import FormatError, join_lines, reading
 from kifu.io import hash_file, open_regular
 from kifu.katago.checkpoint import read_network
 from kifu.katago.net_file import Block, Bottleneck
@@ -137,12 +137,10 @@ def _contradictions(manifest: Manifest, dat: Dat, blake3: str) -> list[str]:
 
 
 def _hashes(path: Path) -> tuple[str, str]:
-    try:
+    with reading(path):
         with open_regular(path) as file:
             md5 = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False))
         return md5.hexdigest(), hash_file(path)
-    except OSError as error:
-        raise SourceError(f"{path} cannot be read: {error.strerror}") from None
 
 
 def inspect_examples(path: Path) -> list[str]:

@@ -128,15 +128,10 @@ class Client:
             headers |= urllib3.make_headers(basic_auth=login)
         try:
             return self._pool(url).request(
-                "GET",
-                plain,
-                headers=headers,
-                timeout=urllib3.Timeout(connect=policy.connect_timeout_s, read=policy.read_timeout_s),
-                retries=False,
-                redirect=False,
-                preload_content=False,
-                decode_content=False,
-            )
+                "GET", plain, headers=headers,
+                timeout=urllib3.Timeout(connect=policy.connect_timeout_s, read=policy.read_timeout_s), retries=False,
+                redirect=False, preload_content=False, decode_content=False,
+            )  # fmt: skip
         except exceptions.HTTPError as error:
             raise self._failure(error) from None
 

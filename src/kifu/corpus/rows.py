@@ -387,15 +387,11 @@ def _cut(games: GameArrays, illegal: npt.NDArray[np.uint8], legal: npt.NDArray[n
     keep_stone = games.setup_ply < np.repeat(length + (illegal == DropReason.KEPT), setup)
     setup_offset = np.append(0, np.cumsum(keep_stone))[games.setup_offset]
     return replace(
-        games,
-        moves=games.moves[keep_move],
-        move_offset=np.append(0, np.cumsum(length)),
-        setup=games.setup[keep_stone],
-        setup_ply=games.setup_ply[keep_stone],
-        setup_offset=setup_offset,
+        games, moves=games.moves[keep_move], move_offset=np.append(0, np.cumsum(length)),
+        setup=games.setup[keep_stone], setup_ply=games.setup_ply[keep_stone], setup_offset=setup_offset,
         root_setup=np.minimum(games.root_setup, np.diff(setup_offset)).astype(np.uint16),
         warnings=games.warnings | np.where(illegal != DropReason.KEPT, np.uint32(ParseWarning.CUT), np.uint32(0)),
-    )
+    )  # fmt: skip
 
 
 def _cut_lists(column: pa.ListArray, recorded: GameArrays, cut: GameArrays) -> pa.ListArray:

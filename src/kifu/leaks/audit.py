@@ -157,32 +157,21 @@ def _examples_set(path: Path, kind: str, has_games: bool) -> AuditSet:
     numbers[order] = np.arange(len(order))
     first = first[order]
     return AuditSet(
-        path,
-        kind,
-        len(order) if len(order) or (has_games and not rows) else None,
-        rows,
-        _row_shards(rows),
-        partial(_read_examples, path),
-        partial(_hash_examples, layout, own, opp, ids, numbers),
+        path, kind, len(order) if len(order) or (has_games and not rows) else None, rows, _row_shards(rows),
+        partial(_read_examples, path), partial(_hash_examples, layout, own, opp, ids, numbers),
         {"game hash": (ids.view(np.int64), numbers.astype(np.int64))} if len(order) else {},
         lambda games: [GameLocation(path.name, game, 0, int(first[game])) for game in games.tolist()],
-    )
+    )  # fmt: skip
 
 
 def _token_set(path: Path) -> AuditSet:
     """Return the games of a data set of tokens, replayed. Two sets with a game's `id` in common share it."""
     data = open_tokens(path)
     return AuditSet(
-        path,
-        FORMAT,
-        len(data),
-        len(data.tokens),
-        _row_shards(len(data)),
-        partial(_read_tokens, path),
-        _hash_games,
+        path, FORMAT, len(data), len(data.tokens), _row_shards(len(data)), partial(_read_tokens, path), _hash_games,
         {"game id": (data.games.view(np.int64), np.arange(len(data)))},
         lambda games: [GameLocation(path.name, game, 0, game) for game in games.tolist()],
-    )
+    )  # fmt: skip
 
 
 def _first_rows(batches: Iterable[Batch]) -> tuple[Hashes, npt.NDArray[np.int64]]:
@@ -394,15 +383,11 @@ def _make_pair(first: AuditSet, second: AuditSet, overlap: Overlap, clusters: In
         located.append({-1: None} | dict(zip(known.tolist(), each.locate(known))))
     rows = zip(*(numbers.tolist() for numbers in games), late.tolist(), np.isin(keys, clusters), np.isin(keys, records))
     return Pair(
-        first=str(first.path),
-        second=str(second.path),
-        distinct=tuple(overlap.distinct.tolist()),
-        first_rows=tuple(overlap.rows[0].tolist()),
-        second_rows=tuple(overlap.rows[1].tolist()),
-        first_games=len(located[0]) - 1,
-        second_games=len(located[1]) - 1,
+        first=str(first.path), second=str(second.path), distinct=tuple(overlap.distinct.tolist()),
+        first_rows=tuple(overlap.rows[0].tolist()), second_rows=tuple(overlap.rows[1].tolist()),
+        first_games=len(located[0]) - 1, second_games=len(located[1]) - 1,
         games=tuple(SharedGame(located[0][a], located[1][b], n, bool(c), bool(r)) for a, b, n, c, r in rows),
-    )
+    )  # fmt: skip
 
 
 def _cluster_pairs(sets: Sequence[AuditSet]) -> dict[tuple[int, int], Indices]:

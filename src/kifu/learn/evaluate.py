@@ -217,14 +217,10 @@ def _make_example(kind: ExampleKind, positions: NetPositions, k: int, answers: d
     played = int(words[-1] & POINT_MASK)
     width, height = positions.width, positions.height
     return Example(
-        kind=kind,
-        players=(names["black"] or "", names["white"] or ""),
-        ranks=(names["black_rank"] or "", names["white_rank"] or ""),
-        date=names["date_text"] or "",
+        kind=kind, players=(names["black"] or "", names["white"] or ""),
+        ranks=(names["black_rank"] or "", names["white_rank"] or ""), date=names["date_text"] or "",
         location=f"{names['archive']}: {names['member']}" + (f", game {names['index'] + 1}" if names["index"] else ""),
-        number=ply + 1,
-        to_play="white" if words[-1] & WHITE_BIT else "black",
-        played=to_gtp(played, width, height),
+        number=ply + 1, to_play="white" if words[-1] & WHITE_BIT else "black", played=to_gtp(played, width, height),
         answers=tuple(
             ExampleAnswer(
                 net=name,
@@ -241,7 +237,7 @@ def _make_example(kind: ExampleKind, positions: NetPositions, k: int, answers: d
         board=ExampleBoard(
             board.stones, None if last == positions.points else last, played, next(iter(answers.values())).policy
         ),
-    )
+    )  # fmt: skip
 
 
 _COLUMNS = (*RANK_COLUMNS, *NAME_COLUMNS, *CONDITION_COLUMNS, "canonical", "winner")
@@ -286,18 +282,13 @@ def evaluate(
     learned = int(np.any(trained_on, axis=0).sum())
     results = _summarize(opened, trained_on, positions, scores, options.seed)
     return EvalResults(
-        kifu=version("kifu"),
-        board="{}x{}".format(*board),
+        kifu=version("kifu"), board="{}x{}".format(*board),
         sources=tuple(utf8_name(as_path(path).name) for path in as_list(sources)),
-        games_hash=str(source.fingerprint()["source"]),
-        games=len(np.unique(positions.game)),
-        positions=len(positions),
-        learned=learned,
-        options=options,
-        remarks=(*_overlap_remarks(learned, options.overlap), *unknown_games(results)),
-        nets=results,
+        games_hash=str(source.fingerprint()["source"]), games=len(np.unique(positions.game)), positions=len(positions),
+        learned=learned, options=options,
+        remarks=(*_overlap_remarks(learned, options.overlap), *unknown_games(results)), nets=results,
         examples=select_examples(opened, positions, scores[0], legal=options.legal, seed=options.seed),
-    )
+    )  # fmt: skip
 
 
 def _open(nets: Sequence[Net | str | os.PathLike[str]], options: EvalOptions) -> list[Net]:

@@ -136,21 +136,14 @@ def new_tally(points: int, years: npt.NDArray[np.int16]) -> Tally:
     """Return an empty tally for so many points. years: [Y] int16, ascending, all years of games to be added."""
     keys = 3 * (points + 2)
     return Tally(
-        times=np.zeros(keys, np.int64),
-        wins=np.zeros(keys, np.int64),
-        losses=np.zeros(keys, np.int64),
-        tenuki=np.zeros(keys, np.int64),
-        rated=np.zeros(keys, np.int64),
-        rating=np.zeros(keys),
-        won=np.zeros(3, np.int64),
-        years=years,
-        by_year=np.zeros((keys, len(years)), np.int64),
+        times=np.zeros(keys, np.int64), wins=np.zeros(keys, np.int64), losses=np.zeros(keys, np.int64),
+        tenuki=np.zeros(keys, np.int64), rated=np.zeros(keys, np.int64), rating=np.zeros(keys),
+        won=np.zeros(3, np.int64), years=years, by_year=np.zeros((keys, len(years)), np.int64),
         recent=np.full((keys, _MAX_LISTED), -1, np.int64),
         recent_day=np.full((keys, _MAX_LISTED), np.iinfo(np.int32).min, np.int32),
         strongest=np.full((keys, _MAX_LISTED), -1, np.int64),
-        strength=np.full((keys, _MAX_LISTED), -np.inf, np.float32),
-        last_row=np.full(keys, -1, np.int64),
-    )
+        strength=np.full((keys, _MAX_LISTED), -np.inf, np.float32), last_row=np.full(keys, -1, np.int64),
+    )  # fmt: skip
 
 
 def distinct_years(info: GameInfo) -> npt.NDArray[np.int16]:

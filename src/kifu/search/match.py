@@ -76,19 +76,14 @@ def _match_group(games: ReplayArrays, traces: Traces, plan: MatchPlan, group: np
     plies = int(np.max(traces.plies[group], initial=0))  # NumPy adds to a uint16 in 16 bits
     setup = int(np.max(games.setup_offset[group + 1] - games.setup_offset[group], initial=0))
     tables = Tables(
-        first=np.full(SLOTS, NO_STONE, np.uint32),
-        later=np.empty(plies, np.int64),
-        head=np.full(SLOTS, -1, np.int64),
-        tail=np.zeros(SLOTS, np.int64),
-        intervals=np.empty((SLOTS + plies + setup, 4), np.int64),
-        filled=np.zeros(3, np.int64),
-        captured=np.zeros(SLOTS // 64, np.uint64),
+        first=np.full(SLOTS, NO_STONE, np.uint32), later=np.empty(plies, np.int64), head=np.full(SLOTS, -1, np.int64),
+        tail=np.zeros(SLOTS, np.int64), intervals=np.empty((SLOTS + plies + setup, 4), np.int64),
+        filled=np.zeros(3, np.int64), captured=np.zeros(SLOTS // 64, np.uint64),
         missing=np.empty(len(plan.images), np.int64),
         occupied=np.zeros((3, 2 * traces.occupied.shape[2] + 1, BLOCK), np.uint64),
-        places=np.empty((len(plan.words), BLOCK), np.uint64),
-        any_place=np.empty(BLOCK, np.uint64),
+        places=np.empty((len(plan.words), BLOCK), np.uint64), any_place=np.empty(BLOCK, np.uint64),
         loaded=np.zeros(1, np.int64),
-    )
+    )  # fmt: skip
     hits = HitArrays(*np.empty((3, max(_MAX_HITS, int(plan.limits[N_PLACES]))), np.int64))
     parts, done = [np.empty((3, 0), np.int64)], 0
     while done < len(group):

@@ -141,7 +141,13 @@ class Client:
         proxy = urllib.request.getproxies().get(address.scheme, "")
         if urllib.request.proxy_bypass(address.hostname or ""):
             proxy = ""
-        return self._pools.setdefault(proxy, _new_pool(proxy))
+        if proxy not in self._pools:
+            login = urllib3.util.parse_url(proxy).auth if proxy else None
+            headers = urllib3.make_headers(proxy_basic_auth=login) if login else None
+            manager = urllib3.ProxyManager(proxy, proxy_headers=headers) if proxy else urllib3.PoolManager()
+            manager.pool_classes_by_scheme = _POOLS
+            self._pools[proxy] = manager
+        return self._pools[proxy]
 
     def _failure(self, error: BaseException) -> DownloadError:
         cause = error.args[-1] if error.args else None
@@ -151,7 +157,8 @@ class Client:
             case exceptions.NameResolutionError():
                 return RetryableError("its host name has no address, or there is no network")
             case exceptions.NewConnectionError():
-                return RetryableError(f"no connection ({_system_reason(error)})")
+                reason = getattr(error.__cause__, "strerror", None) or type(error.__cause__ or error).__name__
+                return RetryableError(f"no connection ({reason})")
             case exceptions.ConnectTimeoutError():
                 return RetryableError(f"no connection within {self.policy.connect_timeout_s:g} s")
             case exceptions.TimeoutError():
@@ -385,17 +392,6 @@ _POOLS = {
 }
 
 
-def _new_pool(proxy: str) -> urllib3.PoolManager:
-    if not proxy:
-        manager = urllib3.PoolManager()
-    else:
-        login = urllib3.util.parse_url(proxy).auth
-        headers = urllib3.make_headers(proxy_basic_auth=login) if login else None
-        manager = urllib3.ProxyManager(proxy, proxy_headers=headers)
-    manager.pool_classes_by_scheme = _POOLS
-    return manager
-
-
 def _next_url(base: str, link: str) -> str:
     """Return the absolute address of a link. Raises DownloadError if it leads from https to http."""
     url = absolute_url(base, link)
@@ -430,8 +426,3 @@ def _retry_after(response: urllib3.BaseHTTPResponse) -> float | None:
     with suppress(exceptions.InvalidHeader, ValueError, OverflowError):
         return urllib3.Retry().get_retry_after(response)
     return None
-
-
-def _system_reason(error: BaseException) -> str:
-    cause = error.__cause__
-    return cause.strerror if isinstance(cause, OSError) and cause.strerror else type(cause or error).__name__

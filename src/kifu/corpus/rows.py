@@ -297,7 +297,8 @@ def _recorded_columns(
     marked = decoded.text["programs"]
     marks = {f"{side}_program": pc.fill_null(pc.match_substring(marked, f"{side}:"), False) for side in _SIDES}
     typed, unparsed = parse_fields(parsed.format, text | marks | {"program": marked}, programs)
-    size = len(games)
+    offsets = pa.array(parsed.territory_offset.astype(np.int32))
+    size, missing = len(games), pa.array(np.diff(parsed.territory_offset) <= 0)
     location = {
         "archive": pa.repeat(archive, size),
         "member": _member_names(block).take(pa.array(games.block_index)),
@@ -306,7 +307,7 @@ def _recorded_columns(
         "format": pa.repeat(parsed.format, size),
         "encoding": decoded.encoding,
         "game_type": decoded.text["game_type"],
-        "territory": _territory(parsed),
+        "territory": pa.ListArray.from_arrays(offsets, pa.array(parsed.territory), type=schema.POINTS, mask=missing),
         "move_seconds": _move_seconds(parsed),
         "evaluations": _evaluations(parsed),
     }
@@ -435,12 +436,6 @@ def _member_names(block: RecordBlock) -> pa.StringArray:
 
 def _points(values: npt.NDArray[np.uint16], offsets: npt.NDArray[np.int64]) -> pa.ListArray:
     return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(values), type=schema.POINTS)
-
-
-def _territory(parsed: ParsedBlock) -> pa.ListArray:
-    missing = np.diff(parsed.territory_offset) <= 0
-    offsets = pa.array(parsed.territory_offset.astype(np.int32))
-    return pa.ListArray.from_arrays(offsets, pa.array(parsed.territory), type=schema.POINTS, mask=pa.array(missing))
 
 
 def _move_seconds(parsed: ParsedBlock) -> pa.ListArray:

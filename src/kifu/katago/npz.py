@@ -325,7 +325,10 @@ class KataNpz(Dataset):
             index = read_folder_index(self.path)
             self.about = index.about
             return [self.path / name for name in index.files if name.endswith(".npz")]
-        return npz_files(self.path)
+        with reading(self.path):
+            names = sorted(each.name for each in self.path.iterdir() if each.suffix == ".npz")
+        # Like shuffle.py, which skips files with _ in their names.
+        return [self.path / name for name in names if "_" not in name and not name.startswith(".")]
 
     @property
     def arrays(self) -> tuple[KataArray, ...]:
@@ -392,13 +395,6 @@ class KataNpz(Dataset):
             self._readers[k] = NpzReader(self.files[k].path)
         self._readers[k] = reader = self._readers.pop(k)  # the most recently used one is last
         return reader
-
-
-def npz_files(directory: Path) -> list[Path]:
-    """Return the files that shuffle.py would read: those without _ in their names, sorted. Raises SourceError."""
-    with reading(directory):
-        names = sorted(each.name for each in directory.iterdir() if each.suffix == ".npz")
-    return [directory / name for name in names if "_" not in name and not name.startswith(".")]
 
 
 def _zeros(array: KataArray, rows: int) -> Array:

@@ -376,7 +376,7 @@ def _make_pair(first: AuditSet, second: AuditSet, overlap: Overlap, clusters: In
     keys = keys[keys != 0]  # 0: positions of games that are unknown in both sets
     late = np.zeros(len(keys), np.int64)
     late[np.searchsorted(keys, overlap.pairs[overlap.pairs != 0])] = overlap.shared.max(0)[overlap.pairs != 0]
-    games = split_key(keys)
+    games = (keys >> 32) - 1, (keys & 0xFFFFFFFF) - 1  # as `pair_key` packs them
     located = []
     for each, numbers in zip((first, second), games):
         known = np.unique(numbers[numbers >= 0])
@@ -450,11 +450,6 @@ class Overlap:
 def pair_key(a: Indices, b: Indices) -> Indices:
     """Pack two game numbers, -1 if unknown, into one integer."""
     return a + 1 << 32 | b + 1
-
-
-def split_key(key: Indices) -> tuple[Indices, Indices]:
-    """Return the two game numbers in a `pair_key`."""
-    return (key >> 32) - 1, (key & 0xFFFFFFFF) - 1
 
 
 def find_overlaps(

@@ -87,7 +87,9 @@ class GtpProcess(PipedProcess):
         Raises ProcessError if the program failed, timed out or refused the command; MatchCancelledError if `stop` was
         set.
         """
-        self._reject_unsolicited()
+        self.read_available()
+        if self.received.strip():  # it would be mistaken for the next response
+            self.fail("nonsense", f"it wrote {excerpt(self.received)} unasked")
         deadline = time.monotonic() + timeout
         self.send(f"{command}\n".encode())
         try:
@@ -127,12 +129,6 @@ class GtpProcess(PipedProcess):
         response = bytes(self.received[:end])
         del self.received[: end + 2]
         return response[:1] == b"=", response[1:].decode("utf-8", "replace").strip()
-
-    def _reject_unsolicited(self) -> None:
-        """Fail if there is output already, since it would be mistaken for the next response."""
-        self.read_available()
-        if self.received.strip():
-            self.fail("nonsense", f"it wrote {excerpt(self.received)} unasked")
 
 
 Ending = Literal["score", "resign", "illegal", "crash", "time", "nonsense", "refusal", "unfinished"]

@@ -127,7 +127,10 @@ def write_olf(
         _format_column(_time_text, fields.main_minutes),
         _format_column(_result_text, fields.winner, fields.ending, fields.margin),
         _format_column(lambda komi: "?" if komi is None else _number_text(komi), fields.komi),
-        _format_column(_handicap_text, np.where(games.handicap == NO_HANDICAP, 0, games.handicap)),
+        _format_column(
+            lambda n: f"h-{0 if n == 1 else n}" if 0 <= n <= 9999 else None,  # the format has no h-1
+            np.where(games.handicap == NO_HANDICAP, 0, games.handicap),
+        ),
     ]
     texts = [text for spellings, _ in columns for text in spellings]
     first = np.cumsum([0, *(len(spellings) for spellings, _ in columns)])
@@ -223,11 +226,6 @@ def _result_text(winner: str | None, ending: str | None, margin: float | None) -
         return None
     text = _number_text(margin)
     return None if text in (None, BY_TIME, BY_RESIGNATION) else f"{sign}{text}"
-
-
-def _handicap_text(stones: int) -> str | None:
-    stones = 0 if stones == 1 else stones  # the format has no h-1
-    return f"h-{stones}" if 0 <= stones <= 9999 else None
 
 
 class _WriterInput(NamedTuple):

@@ -290,7 +290,9 @@ class BookNpyWriter(FolderWriter):
         self._pending = [rows.slice(done, len(rows))]
 
     def _write(self, rows: Batch) -> None:
-        base = chunk_base(self._archive or "", self._data_type)
+        # Such as KGS-2006-19-10388-train for the archive KGS-2006-19-10388-.tar.gz.
+        base = _NOT_PLAIN.sub("_", (self._archive or "").replace(".tar.gz", "")[:150] + self._data_type[:50])
+        base = "_" + base[1:] if base.startswith(".") else base
         chunk = self._chunks.get(base, 0)
         self._chunks[base] = chunk + 1
         planes, moves = rows.unpack_planes(self.layout), rows.labels["move"].astype(np.int64)
@@ -311,17 +313,6 @@ def check_layout(layout: Layout) -> None:
     labels = ", ".join(label.name for label in layout.labels)
     if labels != "move":
         raise RecipeError(f"{BookNpyWriter.format} holds only the label move, not {labels}")
-
-
-def chunk_base(archive: str, data_type: str) -> str:
-    """Return the start of the names of an archive's files, such as "KGS-2006-19-10388-train".
-
-    Args:
-        archive: File name of the archive, such as "KGS-2006-19-10388-.tar.gz"; characters that are unsafe in file names
-            become "_".
-    """
-    plain = _NOT_PLAIN.sub("_", archive.replace(".tar.gz", "")[:150] + data_type[:50])
-    return "_" + plain[1:] if plain.startswith(".") else plain
 
 
 class BookNpy(Dataset):

@@ -365,6 +365,7 @@ def _rows(
 
 
 def _game_columns(games: GameArrays) -> dict[str, pa.Array]:
+    distinct, codes = np.unique(games.warnings, return_inverse=True)
     return {
         "width": pa.array(games.width),
         "height": pa.array(games.height),
@@ -374,7 +375,7 @@ def _game_columns(games: GameArrays) -> dict[str, pa.Array]:
         "setup_ply": _points(games.setup_ply, games.setup_offset),
         "root_setup": pa.array(games.root_setup),
         "moves": _points(games.moves, games.move_offset),
-        "repairs": _repairs(games.warnings),
+        "repairs": pa.array(map(schema.warnings_to_text, distinct.tolist()), pa.string()).take(pa.array(codes)),
     }
 
 
@@ -454,11 +455,6 @@ def _evaluations(parsed: ParsedBlock) -> pa.ListArray:
     fields = [pa.array(values[:, k].astype(field.type.to_pandas_dtype())) for k, field in enumerate(schema.EVALUATION)]
     elements = pa.StructArray.from_arrays(fields, fields=list(schema.EVALUATION), mask=pa.array(unknown))
     return schema.move_lists(elements, parsed.games.move_offset, schema.EVALUATIONS)
-
-
-def _repairs(warnings: npt.NDArray[np.uint32]) -> pa.Array:
-    distinct, codes = np.unique(warnings, return_inverse=True)
-    return pa.array([schema.warnings_to_text(int(bits)) for bits in distinct], pa.string()).take(pa.array(codes))
 
 
 def recorded_games(batch: pa.RecordBatch) -> GameArrays:

@@ -124,7 +124,6 @@ class Stats:
         return printable(f"<Stats of {', '.join(self.catalogues)}: {self.read:,} games, {self.kept:,} kept>")
 
     def _repr_svg_(self) -> str | None:
-        """Return the charts as an SVG picture, for notebooks; None without matplotlib."""
         return notebook_svg(lambda: draw_charts(self))
 
     def to_json(self) -> str:

@@ -46,7 +46,6 @@ class Mixture:
     positions: int | None = None
 
     def __post_init__(self) -> None:
-        """Raise RecipeError for invalid values, and SourceError for empty paths."""
         if not self.proportions:
             raise RecipeError("a mixture requires at least one source, got none")
         seen: dict[str, str] = {}

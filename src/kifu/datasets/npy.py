@@ -152,7 +152,6 @@ class NpyWriter(FolderWriter):
     format = "npy@1"
 
     def __init__(self, path: Path, layout: Layout, examples: int = 0) -> None:
-        """Create the files; see `kifu.datasets.formats.open_writer`. Raises OutputError."""
         super().__init__(path, layout)
         try:
             for name, (dtype, row_shape) in _columns(layout).items():
@@ -214,7 +213,6 @@ class Npy(Dataset):
         return planes
 
     def _rows(self, name: str, rows: range) -> Array:
-        """Return rows of a file. Raises FormatError if it has been truncated."""
         if not self._files:
             raise ValueError(f"{self.path} is closed")
         dtype, row_shape = self._columns[name]
@@ -319,7 +317,6 @@ class BookNpy(Dataset):
     """A book-npy@1 directory. Each read opens the files that it needs."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Open a directory. Headers and sizes are checked now, values when they are read."""
         self.path = Path(path)
         index = read_folder_index(self.path)
         self.layout, self.examples, self.about = index.layout, index.examples, index.about

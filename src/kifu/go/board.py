@@ -338,7 +338,6 @@ class Board:
         return f"<Board {self.width} x {self.height}, ply {self.ply}, {player} to play>"
 
     def _repr_svg_(self) -> str | None:
-        """Return the position as an SVG picture, for notebooks; None without matplotlib."""
         last = self._last if self._last >= 0 else None
         return notebook_svg(lambda: draw_board(self.stones, last=last))
 

@@ -62,7 +62,6 @@ class KataRules:
     Attributes:
         ko: "spight" is situational superko that a pass lifts.
         tax: "seki": no points for territory in seki; "all": also two points less for each living group.
-        suicide: Whether suicide of two or more stones is allowed.
         handicap_bonus: White's points for n handicap stones.
 
     Examples:

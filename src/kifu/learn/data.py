@@ -318,11 +318,7 @@ def count_training_draws(
 
 
 class TrainingData(IterableDataset):  # type: ignore[misc]  # torch may not be installed where types are checked
-    """The batches of one process, which a worker of a `DataLoader` prepares if a GPU learns from them.
-
-    Attributes:
-        process_index: Number of the process among `world_size`.
-    """
+    """The batches of one process, which a worker of a `DataLoader` prepares if a GPU learns from them."""
 
     def __init__(
         self, recipe: TrainingRecipe, games: TrainingGames, process_index: int = 0, world_size: int = 1,

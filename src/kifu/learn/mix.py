@@ -183,7 +183,6 @@ def fit_pools(
     """Fit the weights of policies and values.
 
     Args:
-        outputs: Evaluations of N positions by each net.
         move: [N], the moves that were played.
         result: [N], from the view of the side to move, as for `kifu.learn.scores.value_error`.
         rows: [N, R], see `design`.

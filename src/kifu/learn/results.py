@@ -109,7 +109,6 @@ class Example(_Model):
     """A position that was selected by the prediction of the first net.
 
     Attributes:
-        location: The archive and the game in it.
         board: For pictures; JSON does not have it.
     """
 

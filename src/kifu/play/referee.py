@@ -174,7 +174,6 @@ class GameOutcome:
 
     Attributes:
         moves: Moves as point | WHITE_BIT, including the opening.
-        scored_by: Who scored the game, if it was scored.
     """
 
     moves: tuple[int, ...]

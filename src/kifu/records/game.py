@@ -60,7 +60,6 @@ class Game:
         handicap: HA; None if missing or not a number.
         record: The SGF text of the game, from "(" to ")"; properties are parsed from it on demand. For a game of
             another format an equivalent root in SGF; b"" if the game is dropped.
-        warnings: What the parser tolerated or skipped.
         drop: Why the parser drops the game; KEPT if it does not. A dropped game has neither moves nor setup.
     """
 
@@ -223,7 +222,6 @@ class Game:
         return Board.after(self.width, self.height, self.moves, self.setup, self.setup_ply, plies)
 
     def _repr_svg_(self) -> str | None:
-        """Return the final position as an SVG picture, for notebooks; None without matplotlib, or if it has errors."""
         if self.errors:
             return None
         last = int(self.moves[-1] & POINT_MASK) if len(self) else None

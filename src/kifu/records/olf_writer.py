@@ -234,7 +234,6 @@ class _WriterInput(NamedTuple):
     Attributes:
         width, height, moves, move_offset, setup, setup_ply, setup_offset, handicap: As in
             `kifu.records.games.GameArrays`.
-        territory, territory_offset: As in `ParsedBlock`.
         text: [N] uint8, D texts side by side.
         text_offset: [D + 1] int64.
         text_index: [_TEXT_COLUMNS, G] int64. The text of each field before the moves.

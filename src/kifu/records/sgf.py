@@ -163,13 +163,12 @@ def find_text_fields(data: Bytes, properties: Properties, field_start: Spans, fi
         wanted[g] = found | (figures.EVALUATIONS if field_start[_GAME_TYPE, g] > 0 else 0)
 
 
-def as_block(members: Sequence[bytes], source: str = "") -> RecordBlock:
+def as_block(members: Sequence[bytes]) -> RecordBlock:
     """Return a block of records in memory, with empty names."""
     count = len(members)
     stop = np.cumsum([len(member) for member in members], dtype=np.int64).tolist()
-    return make_block(
-        source, as_array(b"".join(members)), stop, list(range(count)), [b""] * count, [DropReason.KEPT] * count
-    )
+    data = as_array(b"".join(members))
+    return make_block("", data, stop, list(range(count)), [b""] * count, [DropReason.KEPT] * count)
 
 
 def as_array(data: bytes) -> Bytes:

@@ -152,13 +152,6 @@ def _text_fields(ids: npt.NDArray[np.int64], index: TygemIndex | None) -> TextFi
     return TextFields(index.data, start, stop)
 
 
-def count_unindexed(parsed: ParsedBlock) -> int:
-    """Return how many games of a block are missing from the index."""
-    date = FIELDS.index("date")
-    is_indexed = parsed.text_fields.stop[date] > parsed.text_fields.start[date]
-    return int(np.count_nonzero(~is_indexed & (parsed.games.drop == 0)))
-
-
 _TIME_PATTERN = re.compile(r"(\d{1,5})m")
 _OVERTIME_PATTERN = re.compile(r"(\d{1,5})/(\d{1,5})")
 _DATE_PATTERN = re.compile(r"(\d{4})\.(\d\d)\.(\d\d)( .*)?")

@@ -275,7 +275,6 @@ def describe_row(path: Path, row: int) -> str:
 
 
 def _origin_line(path: Path, row: int) -> list[str]:
-    """Return a line about the origin of a row, if the manifest lists it."""
     manifest = read_manifest(path)
     if manifest is None:
         return []

@@ -32,7 +32,6 @@ class YearCount(Report):
 
     Attributes:
         year: The year; None if unknown.
-        total: How often the position or pattern occurred.
     """
 
     year: int | None

@@ -62,11 +62,7 @@ class ParquetIdentity(StrictModel):
 
 
 class IndexHeader(StrictModel):
-    """The header of an index file; the sizes of all arrays follow from it.
-
-    Attributes:
-        plies: The maximum number of positions of each game.
-    """
+    """The header of an index file; the sizes of all arrays follow from it."""
 
     parquet: ParquetIdentity
     plies: Annotated[int, Field(ge=1, le=MAX_PLIES)]

@@ -261,7 +261,6 @@ class Site:
         background: Runs work besides requests, one after another, at first `opening`.
         opening: The opening of nets, which takes seconds and goes on after the constructor.
         records: The path of each source of records, by the name that the column `archive` gives it.
-        quick: The pool of requests of milliseconds.
         filters: The pool of all requests with a condition in SQL, which others never wait for.
     """
 

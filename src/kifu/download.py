@@ -221,7 +221,10 @@ class Transfer:
             if known and (response.status == 304 or find_validator(response) == known):
                 return False
             extent = _extent(response, old)
-            if extent is None or _is_other(response, validator):
+            now = find_validator(response)
+            # Servers may ignore If-Range and send a part of another version.
+            is_other = response.status == 206 and now[:1] == validator[:1] == '"' and now != validator
+            if extent is None or is_other:
                 empty(file)
                 reason = "the server cannot resume" if extent is None else "the file has changed at the server"
                 raise RetryableError(f"{reason} at byte {old:,}; starting over", 0.0)
@@ -296,12 +299,6 @@ def _extent(response: urllib3.BaseHTTPResponse, old: int) -> tuple[int, int | No
     if total is None and length is not None:
         total = old + length
     return (old, total) if begin == old else None
-
-
-def _is_other(response: urllib3.BaseHTTPResponse, validator: str) -> bool:
-    """Return whether a part is of another version than `validator`; servers may ignore If-Range."""
-    now = find_validator(response)
-    return response.status == 206 and now[:1] == validator[:1] == '"' and now != validator
 
 
 def _split_login(url: str) -> tuple[str, str]:

@@ -10,7 +10,7 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, fields
@@ -252,12 +252,6 @@ def annotate(
     try:
         with make_executor(engine, jobs) as executor, closing(job):
             opened = hash_sources(opened, executor)
-            partitions = [each for source in opened if source.catalogue for each in source.catalogue.partitions.items()]
-            shards = [
-                RowShard(str(part_path), first, min(_SHARD_GAMES, rows - first))
-                for part_path, rows in partitions
-                for first in range(0, rows, _SHARD_GAMES)
-            ]
             made_from = job.describe() | {"sources": [source.info for source in opened]}
             if about := keep_table(path, overwrite, **made_from):
                 skipped, size = Counter(about["skipped"]), path.stat().st_size
@@ -267,7 +261,7 @@ def annotate(
                 _part_files(path, made_from) as part,
                 progress("annotating", games, "games") as bar,
             ):
-                for rows, read, skipped in _annotate_shards(job, shards, executor, part):
+                for rows, read, skipped in _annotate_shards(job, list(make_shards(opened)), executor, part):
                     writer.write(rows)
                     report.add(rows, read, skipped)
                     bar.advance(read)
@@ -366,3 +360,12 @@ def prepare(nets: Paths, catalogues: Paths, options: AnnotateOptions) -> tuple[A
             if (options.rating, options.opponent) != (None, None) and part.encoder.plane_set.needs_ranks:
                 raise RecipeError(f"net {part.name} has planes of ranks, which are those recorded and not replaced")
     return job, find_sources(catalogues)
+
+
+def make_shards(sources: Iterable[Source]) -> Iterator[RowShard]:
+    """Yield all rows of catalogues, in order, a few hundred at a time."""
+    for source in sources:
+        assert source.catalogue is not None
+        for path, rows in source.catalogue.partitions.items():
+            for first in range(0, rows, _SHARD_GAMES):
+                yield RowShard(str(path), first, min(_SHARD_GAMES, rows - first))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -78,9 +79,9 @@ class PolicyModule(nn.Module):  # type: ignore[misc]
         preferred = _count_preferred(policy.detach(), batch.move)
         sums = [torch.full((), float(count), device=loss.device), loss.detach() * count]
         if batch.soft_policy is not None:
-            # Gradients shrink as 1 / T^2 with the temperature (Hinton et al. 2015, arXiv:1503.02531, section 2).
-            soft_loss = functional.cross_entropy(policy / self._temperature, batch.soft_policy) * self._temperature**2
-            loss = (1 - self._soft_weight) * loss + self._soft_weight * soft_loss
+            # Gradients shrink as 1 / T^2 with the temperature T (Hinton et al. 2015, arXiv:1503.02531, section 2).
+            soft = functional.cross_entropy(policy / self._temperature, batch.soft_policy) * self._temperature**2
+            loss = (1 - self._soft_weight) * loss + self._soft_weight * soft
         sums += [(preferred < top).sum().float() for top in (1, TOP)]
         for head, label in zip(HEADS, (batch.result, batch.ownership, batch.margin), strict=True):
             predicted: Tensor | None = getattr(output, head)
@@ -88,13 +89,8 @@ class PolicyModule(nn.Module):  # type: ignore[misc]
                 sums += [torch.zeros((), device=loss.device)] * 2
                 continue
             known = label.isfinite() if head == "score" else label != UNKNOWN
-            target, given = torch.where(known, label, 0), predicted.float()
-            if head == "score":  # the negative log-likelihood under a normal distribution, but for a constant
-                stdev = given[:, 1].clamp(min=_MIN_STDEV)
-                measured = ((target - given[:, 0]) / stdev) ** 2 / 2 + stdev.log()
-            else:
-                measured = functional.mse_loss(given, target, reduction="none")
-            error = torch.where(known, measured, 0).sum()
+            measure = _score_loss if head == "score" else partial(functional.mse_loss, reduction="none")
+            error = torch.where(known, measure(predicted.float(), torch.where(known, label, 0)), 0).sum()
             head_loss = error / known.sum().clamp(min=1)
             if head == "value" and batch.soft_value is not None:
                 soft_error = functional.mse_loss(predicted.float(), batch.soft_value)
@@ -171,6 +167,12 @@ def _kata_file(recipe: TrainingRecipe) -> KataNetFile | None:
     if recipe.inputs and not file.is_human:
         with_encoder(file, random)
     return file
+
+
+def _score_loss(score: Tensor, margin: Tensor) -> Tensor:
+    """Return [B] the negative log-likelihood, but for a constant, of margins under a normal distribution."""
+    lead, stdev = score[:, 0], score[:, 1].clamp(min=_MIN_STDEV)
+    return ((margin - lead) / stdev) ** 2 / 2 + stdev.log()
 
 
 def _count_preferred(policy: Tensor, move: Tensor) -> Tensor:

@@ -230,12 +230,7 @@ def play_match(
         with locked_folder(output):
             results = resume_results(output, Results(a=info["A"], b=info["B"], settings=settings))
             runner = _MatchRunner(output, results, rules, commands, scorer, openings, stop)
-            for game in results.games:
-                if game.game <= 2 * len(openings) and game.opening != (opening := runner.opening_text(game.game)):
-                    raise RecipeError(
-                        f"game {game.game} in {output} began with {game.opening!r}, but would now begin with "
-                        f"{opening!r}: the openings have changed; choose another directory"
-                    )
+            runner.check_openings()
             missing = sorted({*range(1, options.games + 1)} - {game.game for game in results.games})
             _play_all(runner, missing, options.jobs, progress)
     return Match(results, len(missing))
@@ -341,6 +336,15 @@ class _MatchRunner:
 
     def opening_text(self, number: int) -> str:
         return " ".join(to_gtp(point, self.rules.size) for point in self.opening(number))
+
+    def check_openings(self) -> None:
+        """Raise RecipeError if a recorded game has another opening than it would get now."""
+        for game in self.results.games:
+            if game.game <= 2 * len(self.openings) and game.opening != self.opening_text(game.game):
+                raise RecipeError(
+                    f"game {game.game} in {self.output} began with {game.opening!r}, but would now begin with "
+                    f"{self.opening_text(game.game)!r}: the openings have changed; choose another directory"
+                )
 
     def play(self, number: int, bar: Progress) -> None:
         """Play a game, write its record and logs, and update match.json."""

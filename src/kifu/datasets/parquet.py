@@ -58,6 +58,7 @@ class ParquetWriter(Writer):
     format = "parquet@1"
 
     def __init__(self, path: Path, layout: Layout, examples: int = 0) -> None:
+        """Create the file; `examples` is unused, other writers take it. Raises OutputError."""
         super().__init__(layout)
         self._path = path
         self._schema = schema_of(layout)

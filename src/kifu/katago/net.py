@@ -256,10 +256,14 @@ class KataTipNorm(nn.Module):  # type: ignore[misc]
         """Map features to features of the same shape."""
         square = _masked(features, mask).square().mean(1, keepdim=True)  # [B, 1, H, W]
         if self.spatial:
-            sums = square.sum((2, 3), keepdim=True)
-            square = square.mean((2, 3), keepdim=True) if mask is None else sums / mask.sum((2, 3), keepdim=True)
+            square = square.mean((2, 3), keepdim=True) if mask is None else _board_mean(square, mask)
         features = features * (square + self.epsilon).rsqrt()
         return _masked(self.act(torch.addcmul(self.bias, features, self.scale)), mask)
+
+
+def _board_mean(values: Tensor, mask: Tensor) -> Tensor:
+    """Return the mean of masked values [B, 1, H, W] over the board, [B, 1, 1, 1]."""
+    return values.sum((2, 3), keepdim=True) / mask.sum((2, 3), keepdim=True)
 
 
 def _pool(features: Tensor, mask: Tensor | None, area: Tensor, value: bool = False) -> Tensor:

@@ -214,9 +214,7 @@ def play_match(
         openings = catalogue_openings(
             options.openings, rules.size, options.opening_moves, Rules.named(rules.ruleset), options.seed, pairs
         )
-    board = Board(rules.size, rules=Rules.named(rules.ruleset))
-    for point in (0, board.pass_move, 1, board.pass_move):  # compiles the referee's kernels before any program waits
-        board.play(point)
+    _compile_kernels(rules)
     with _cancel_on_signals() as stop:
         info = {label: _introduce(label, text, rules, stop) for label, text in (("A", a), ("B", b))}
         scorer, scorer_text = _find_scorer(options.score_by, rules, stop)
@@ -287,6 +285,13 @@ def _validate(rules: MatchRules, options: MatchOptions) -> None:
         raise RecipeError(f"opening moves must be within 1 to {rules.size**2 // 2}, got {options.opening_moves}")
     Rules.named(rules.ruleset)
     count_jobs(options.jobs)
+
+
+def _compile_kernels(rules: MatchRules) -> None:
+    """Compile the kernels of the referee's board, so that no program waits for the compiler."""
+    board = Board(rules.size, rules=Rules.named(rules.ruleset))
+    for point in (0, board.pass_move, 1, board.pass_move):  # enough moves to make the history grow
+        board.play(point)
 
 
 def _introduce(label: str, text: str, rules: MatchRules, stop: threading.Event) -> ProgramInfo:

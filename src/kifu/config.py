@@ -200,14 +200,6 @@ def check_config(model: type[Model], table: Mapping[str, Any], kind: str, name: 
         raise RecipeError(f"{kind} {name}: {first_invalid(error, table)}{hint}") from None
 
 
-def parse_listed(model: type[Model], table: object, kind: str) -> Model:
-    """Return the configuration that a manifest lists as JSON values. Raises RecipeError."""
-    try:
-        return model.model_validate_json(json.dumps(table))
-    except ValidationError as error:
-        raise RecipeError(f"the listed {kind} does not fit this version of kifu: {first_invalid(error)}") from None
-
-
 def _written_path(location: Sequence[int | str], table: Any) -> tuple[str, ...]:
     """Return the keys of a table that lead to the location of an error, which also names members of unions."""
     path = []

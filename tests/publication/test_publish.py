@@ -117,6 +117,16 @@ def test_author_address_and_date_are_cited(published: Path) -> None:
     assert (table["url"], table["identifier"]) == ("https://example.org/games", "https://doi.org/10.5281/zenodo.1234")
 
 
+@pytest.mark.parametrize("licence", ["cc-by-4.0", "odbl", "gpl-3.0", "other"])
+def test_licences_of_spdx_and_the_hub(sets: Path, tmp_path: Path, licence: str) -> None:
+    assert publish(sets / "test.parquet", tmp_path / "out", licence=licence).licence == licence
+
+
+@pytest.mark.parametrize("licence", ["CC-BY-4.0", "mit or isc", "gpl-9", "CC BY", ""])
+def test_other_licences_are_refused(sets: Path, tmp_path: Path, licence: str) -> None:
+    refused(RecipeError, f"such as cc-by-4.0, got {licence!r}", sets, tmp_path / "out", licence=licence)
+
+
 def test_latex() -> None:
     assert _latex("A_1 & B^2 {50 %} \\#~$") == r"A\_1 \& B\^{}2 50 \% \#\~{}\$"
 
@@ -278,6 +288,9 @@ def test_origins_are_kept_through_catalogues_splits_and_builds(tmp_path: Path) -
         assert [source["name"] for source in data.sources] == [f"KGS-200{k}-19-20-.tar.gz" for k in (1, 2)]
         assert [source["games"] for source in data.sources] == [20, 20]
         assert [len(source["blake3"]) for source in data.sources] == [64, 64]
+    text = (tmp_path / "b-out/README.md").read_text()
+    assert "| 2 | kgs | with permission of KGS | u-go.net, <https://u-go.net/gamerecords/>; KGS Go Server |" in text
+    assert f"pip install kifu=={kifu.__version__}\nkifu fetch kgs --all -o sources\nkifu build FOLDER" in text
 
 
 def refused(error: type[Exception], message: str, *arguments: Any, **options: Any) -> None:

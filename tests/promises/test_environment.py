@@ -116,9 +116,8 @@ def test_outputs_into_a_fifo(line: str, games: Path, tmp_path: Path, monkeypatch
 def test_a_home_that_cannot_be_written(home: str, games: Path) -> None:
     """The kernels are kept elsewhere, or compiled anew."""
     environment = os.environ | {"HOME": home, "XDG_CACHE_HOME": home and f"{home}/cache"}
-    done = subprocess.run(
-        [KIFU, "show", games, "--game", "1", "-q"], env=environment, capture_output=True, text=True, check=False, timeout=120
-    )
+    command = [KIFU, "show", games, "--game", "1", "-q"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
     assert (done.returncode, done.stderr) == (0, "")
 
 

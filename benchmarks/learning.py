@@ -45,10 +45,10 @@ def learning(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
     catalogue = folder / "learning.parquet"
     ingest(corpus.archives[-1], catalogue)
     figures = []
-    for net, planes, wanted, optimiser in _RUNS:
+    for net, planes, wanted, optimizer in _RUNS:
         precision = supported_precision(wanted, torch.device("cpu"))
         recipe = TrainingRecipe(
-            kind="training", name=net, title=net, net=net, planes=planes, precision=precision, optimiser=optimiser,
+            kind="training", name=net, title=net, net=net, planes=planes, precision=precision, optimizer=optimizer,
             batch_size=_BATCH, steps=_STEPS, validation=0.0,
         )  # fmt: skip
         bare, whole = [], []
@@ -86,7 +86,7 @@ def _bare_step(recipe: TrainingRecipe) -> Callable[[], None]:
     """Return a bare training step of the same network on fixed random planes and moves."""
     encoder = find_encoder(recipe.planes)
     network: Network = make_net(recipe.net, encoder.planes).to(memory_format=torch.channels_last)
-    optimiser = make_optimizer(network, recipe.optimiser)
+    optimizer = make_optimizer(network, recipe.optimizer)
     kind = torch.bfloat16 if recipe.precision == "bfloat16" else torch.float32
     planes = torch.rand(_BATCH, *encoder.shape).round().to(kind, memory_format=torch.channels_last)
     moves = torch.randint(0, encoder.points, (_BATCH,))
@@ -95,8 +95,8 @@ def _bare_step(recipe: TrainingRecipe) -> Callable[[], None]:
         with torch.autocast("cpu", torch.bfloat16, enabled=kind == torch.bfloat16):
             policy = network(planes).policy
         torch.nn.functional.cross_entropy(policy.float(), moves).backward()
-        optimiser.step()
-        optimiser.zero_grad()
+        optimizer.step()
+        optimizer.zero_grad()
 
     return step
 

@@ -15,7 +15,7 @@ from corpus import Corpus
 from figures import Figure, at_most
 from timing import Task, cores, in_turns
 
-KIFU = (sys.executable, "-m", "kifu.cli")
+KIFU = (sys.executable, "-m", "kifu")
 
 # Runs a command, and prints the peak of its memory in kB. A process inherits the peak of the one that starts it,
 # which therefore has to be small.
@@ -66,15 +66,15 @@ def memory(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
     return figures
 
 
-_LISTS = ("--help", "--version", "planes", "formats", "nets", "recipes", "fetch")
+_LISTS = ("--help", "--version", "list planes", "list formats", "list nets", "list recipes", "fetch")
 _GAMES = (
     "show sample --game 3 --move 57",
     "stats games.parquet",
     "query 'select count(*) from kept' games.parquet",
-    "inspect games.parquet",
+    "show games.parquet",
     "split games.parquet -o sets",
     "explore games.parquet",
-    "search '.XO/XO.' games.parquet",
+    "search games.parquet '.XO/XO.'",
     "build agz17 sample -o data --set clean=legal",
     "ingest sample -o other.parquet",
 )
@@ -107,7 +107,7 @@ def starts(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
     for line in ("fetch sample -o sample", "ingest sample -o games.parquet"):
         task(*KIFU, *line.split()).run()
     figures = []
-    for imports, lines, nets in (("typer, rich", _LISTS, ()), ("numba, pyarrow, typer, rich", _GAMES, _NETS)):
+    for imports, lines, nets in (("click, rich", _LISTS, ()), ("numba, pyarrow, click, rich", _GAMES, _NETS)):
         commands = [*lines, *nets]
         tasks = [task(*KIFU, *shlex.split(line)) for line in commands]
         floor, *measured = in_turns(rounds, task(sys.executable, "-c", f"import {imports}"), *tasks)

@@ -105,13 +105,14 @@ def search(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
 
     with one_core():
         low, built = in_turns(rounds, Task(floor), Task(lambda: build_index(path, jobs=1), index_path(path).unlink))
-    memory = peak([*KIFU, "index", str(path), "--jobs", "1"])
+    index_path(path).unlink()
+    memory = peak([*KIFU, "explore", str(path), "--jobs", "1"])
     figures = [
         Figure(f"floor: replay of {count:,} games in memory, one core", count / low.best, "games/s", low),
         at_least("index of positions and stones, one core", count / built.best, "games/s", 15_000, built),
         Figure("the same, against the floor", built.best / low.best, "x"),
         at_most("index", index_path(path).stat().st_size / count, "bytes a game", 700),
-        at_most("peak memory, kifu index, one thread", memory, "MB", 400),
+        at_most("peak memory, the first search, one thread", memory, "MB", 400),
     ]
     figures += _searches(path, [each.moves for each in games], load_searches(corpus.patterns), rounds)
     command = ["env", "ARROW_DEFAULT_MEMORY_POOL=system", sys.executable, __file__, str(path)]

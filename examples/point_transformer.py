@@ -3,7 +3,7 @@
     pip install 'kifu[learn]'
     kifu ingest archives/ -o games.parquet
     cd examples
-    kifu nets point_transformer:PointTransformer --planes alphago48
+    kifu list nets point_transformer:PointTransformer --planes alphago48
     kifu train point-transformer.toml ../games.parquet -o ../run
     kifu predict --net ../run@point_transformer:PointTransformer game.sgf
 

@@ -44,15 +44,15 @@ def train_worker(options: dict[str, Any]) -> None:
     net = make_net("b2c16", loader.layout.planes, width, height)
     net.load_state_dict(saved.get("net", net.state_dict()))
     net = prepare_model(net)
-    optimiser = torch.optim.AdamW(net.parameters(), lr=0.003)
-    optimiser.load_state_dict(saved.get("optimiser", optimiser.state_dict()))
+    optimizer = torch.optim.AdamW(net.parameters(), lr=0.003)
+    optimizer.load_state_dict(saved.get("optimizer", optimizer.state_dict()))
     steps, seen = saved.get("steps", 0), saved.get("seen", 0)
 
     def report(loss: float) -> None:
         """Save a checkpoint on the first worker; the loaders of all workers have the same state."""
         with tempfile.TemporaryDirectory() as folder:
             checkpoint_data = {
-                "net": getattr(net, "module", net).state_dict(), "optimiser": optimiser.state_dict(),
+                "net": getattr(net, "module", net).state_dict(), "optimizer": optimizer.state_dict(),
                 "loader": loader.state_dict(), "steps": steps, "seen": seen,
             }  # fmt: skip
             if rank == 0:
@@ -65,9 +65,9 @@ def train_worker(options: dict[str, Any]) -> None:
         for batch in loader:
             data = tensors(batch)
             loss = torch.nn.functional.cross_entropy(net(data["planes"]).policy, data["move"])
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             loss.backward()
-            optimiser.step()
+            optimizer.step()
             steps, seen = steps + 1, seen + len(batch) * workers
             if steps == options["steps"]:
                 report(float(loss.detach()))

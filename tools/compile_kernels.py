@@ -34,10 +34,9 @@ WORK = (
         "split games.parquet -o sets",
         "audit sets/train.parquet sets/test.parquet",
         "convert games.parquet -o games.olf.gz",
-        "search '+----/|..../|..../|...X' games.parquet",
-        "explore games.parquet 'Q16 D4'",
-        "index games.parquet",
-        "search '.XO/XO.' games.parquet --next black",
+        "search games.parquet '+----/|..../|..../|...X' --no-index",
+        "explore games.parquet 'Q16 D4' --no-index",
+        "search games.parquet '.XO/XO.' --next black",
         "explore games.parquet 'Q16 D4'",
         "ingest games.olf.gz -o olf.parquet",
     ),
@@ -47,7 +46,7 @@ WORK = (
     ("encode agz17", "build agz17 sample -o agz --set clean=legal"),
     (
         "build kgsgo-v2 sample -o data --set until=2025 --set sets.test.games=20 --set sets.train10k.games=200",
-        "inspect data/kgsgo-test-v2.dat --row 7",
+        "show data/kgsgo-test-v2.dat --row 7",
     ),
     (
         "load own+opp+liberties4+ko",

@@ -65,7 +65,7 @@ class Steps:
 
     def kifu(self, name: str, *words: object, limit: float = 600, each: Callable[[], object] = int) -> None:
         """Run a command of kifu."""
-        self.run(name, "-m", "kifu.cli", *words, limit=limit, each=each)
+        self.run(name, "-m", "kifu", *words, limit=limit, each=each)
 
 
 def main() -> None:
@@ -120,7 +120,7 @@ def train(arguments: argparse.Namespace, work: Path) -> None:
     limit = minutes * 60 + 300
     steps.kifu("train", *command, run, "--time", f"{minutes}m", "--set", f"net={net}", limit=limit, each=copy)
     if arguments.benchmark is not None:
-        words = ("benchmark", arguments.benchmark, "--net", run, "--json", output / "benchmark.json")
+        words = ("evaluate", arguments.benchmark, "--set", "all", "--net", run, "--json", output / "benchmark.json")
         steps.kifu("benchmark", *words)
 
 

@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import click
 import nbformat
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.plugins import get_plugin_logger
@@ -24,6 +25,8 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 from nbclient import NotebookClient
 
+from kifu.cli import app
+from kifu.cli.app import PANELS, Command
 from kifu.planes.registry import DEFINITIONS, definition_table
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -73,6 +76,7 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     if page.file.src_uri != "changelog.md":  # history
         for line in unknown_options(markdown):
             log.warning(f"{page.file.src_uri}: {line}")
+    markdown = re.sub(r"\(\S+/recipes/([\w-]+)\.toml\)", r"(#\1)", markdown)  # the site shows them on one page
     return re.sub(r"<!-- generated: (\w+) -->", lambda match: "\n".join(GENERATED[match[1]]()), markdown)
 
 
@@ -91,7 +95,7 @@ def on_page_content(html: str, page: Page, files: Files, **_: Any) -> str:
 
 def unknown_options(markdown: str) -> Iterator[str]:
     """Yield a line for each command or option in a page's text that the command line lacks."""
-    known = {name: {option for p in command.params for option in p.opts} for name, command in _group().commands.items()}
+    known = {name: {option for p in command.params for option in p.opts} for name, command in _commands().items()}
     pattern = r"(?m)(^(?: {4,})?(?:\$ )?|`)kifu ([a-z]+)([^`\n\\]*(?:\\\n[^`\n\\]*)*)"
     for code, name, rest in re.findall(pattern, markdown):
         if name not in known and not code:
@@ -153,44 +157,32 @@ def fenced(text: str, language: str, css: str = "") -> str:
 
 
 def commands() -> Iterator[str]:
-    """Yield the reference of the command line from the Typer application."""
-    import typer
-
-    group = _group()
-    root = typer.Context(group, info_name="kifu")
-    contexts = {name: typer.Context(group.commands[name], info_name=name, parent=root) for name in group.commands}
+    """Yield the reference of the command line."""
+    root = click.Context(app, info_name="kifu", show_default=True)
+    contexts = {name: click.Context(each, info_name=name, parent=root) for name, each in _commands().items()}
     options = {name: _help_records(context) for name, context in contexts.items()}
     common = [record for record in options["ingest"] if all(record in each for each in options.values())]
     if common:
         yield "All commands take these options:\n"
         yield from _table(common)
-    panels: dict[str, list[str]] = {}
-    for name in group.list_commands(root):
-        panels.setdefault(str(group.commands[name].rich_help_panel), []).append(name)
-    for panel, names in panels.items():
+    for panel, names in PANELS.items():
         yield f"## {panel}\n"
         for name in names:
-            command, context = group.commands[name], contexts[name]
+            command, context = _commands()[name], contexts[name]
             yield f"### kifu {name}\n\n{command.help}\n"
             yield fenced(f"kifu {name} {' '.join(command.collect_usage_pieces(context))}", "text") + "\n"
             yield from _table([record for record in options[name] if record not in common])
-            if examples := getattr(command, "examples", ()):
-                yield "Examples:\n\n" + fenced("\n".join(examples), "sh") + "\n"
+            yield "Examples:\n\n" + fenced("\n".join(command.examples), "sh") + "\n"
 
 
-def _group() -> Any:
-    """Return the commands of the Typer application."""
-    import typer
-
-    from kifu.cli import app
-
-    return typer.main.get_command(app)
+def _commands() -> dict[str, Command]:
+    found = {name: app.get_command(None, name) for name in app.list_commands(None)}
+    return {name: command for name, command in found.items() if command is not None}
 
 
-def _help_records(context: Any) -> list[tuple[str, str]]:
+def _help_records(context: click.Context) -> list[tuple[str, str]]:
     """Return names and meaning of the arguments and options of a command, as in its help."""
-    records = [parameter.get_help_record(context) for parameter in context.command.params if not parameter.hidden]
-    return [(re.sub(r" <.*>$", "", names), meaning) for names, meaning in filter(None, records)]
+    return [record for each in context.command.params if (record := each.get_help_record(context))]
 
 
 def _table(records: list[tuple[str, str]]) -> Iterator[str]:
@@ -202,7 +194,7 @@ def _table(records: list[tuple[str, str]]) -> Iterator[str]:
 
 
 def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|").replace("x>=", "at least ")
+    return " ".join(text.split()).replace("|", "\\|")
 
 
 def recipes() -> Iterator[str]:
@@ -217,32 +209,9 @@ def recipes() -> Iterator[str]:
         yield fenced(text, "toml") + "\n"
 
 
-def plane_sets() -> Iterator[str]:
-    """Yield a table of the plane sets."""
-    from kifu.planes.registry import PLANE_SETS
-
-    yield "| plane set | planes | content |\n|---|---:|---|"
-    for each in PLANE_SETS.values():
-        stem = each.name.partition("@")[0]
-        yield f"| [{each.name}](../planes/{stem}.md) | {each.planes} | {each.title} |"
-
-
-def formats() -> Iterator[str]:
-    """Yield a table of the formats."""
-    from kifu.assets import OTHER_FORMATS
-    from kifu.datasets.formats import FORMATS
-
-    yield "| format | planes | content |\n|---|---|---|"
-    rows = [(name, each.plane_set or "any", each.title) for name, each in FORMATS.items()]
-    for name, planes, title in [*rows, *((name, "", title) for name, title in OTHER_FORMATS.items())]:
-        yield f"| [{name}](../formats/{name.partition('@')[0]}.md) | {planes} | {title} |"
-
-
 GENERATED: dict[str, Callable[[], Iterable[str]]] = {
     "commands": commands,
     **{f"features_{section}": partial(definition_table, section) for section in DEFINITIONS},
-    "formats": formats,
-    "plane_sets": plane_sets,
     "recipes": recipes,
 }
 """The generated parts of pages, by their names in the pages."""

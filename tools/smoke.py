@@ -25,7 +25,7 @@ COMMANDS = (
     "stats games.parquet",
     "audit sets/train.parquet sets/test.parquet",
     "build kgsgo-v2 sample -o dat --set until=2025 --set sets.test.games=20 --set sets.train10k.games=200",
-    "inspect dat/kgsgo-test-v2.dat --row 7",
+    "show dat/kgsgo-test-v2.dat --row 7",
     "show sample --game 3 --move 57",
     "convert games.parquet -o games.olf.gz",
 )

@@ -37,6 +37,7 @@ from .search.searcher import Searcher as Searcher
 from .recipes.schema import load_recipe as load_recipe
 from .recipes.pipeline import build as build
 from .publication.publish import publish as publish
+from .publication.reproduce import reproduce as reproduce
 from .datasets.formats import open as open
 from .datasets.loader import Loader as Loader, load as load
 from .datasets.epoch_plan import LoaderConfig as LoaderConfig

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
-from pydantic_core import ErrorDetails
 
 from kifu.assets import asset, config_names
 from kifu.errors import FormatError, RecipeError, SourceError
@@ -51,8 +51,17 @@ def one_line(text: str) -> str:
     return text
 
 
-BoardSize = Annotated[str, Field(pattern=r"^[1-9]\d?x[1-9]\d?$")]
+def _board_size(text: str) -> str:
+    if not re.fullmatch(r"[1-9]\d?x[1-9]\d?", text, re.ASCII):
+        raise ValueError(f"a board size is like 19x19, got {text!r}")
+    return text
+
+
+BoardSize = Annotated[str, AfterValidator(_board_size)]
 """Width and height of a board, such as "19x19"; `kifu.point.parse_board` parses it."""
+
+Count = Annotated[int, Field(ge=1, le=10**9)]
+"""A number of games, positions or steps."""
 
 Line = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(one_line)]
 """A line of printable text."""
@@ -115,20 +124,62 @@ def default_table(model: type[BaseModel], key: str) -> dict[str, Any]:
     return dict(default) if isinstance(default, dict) else {}
 
 
-def first_invalid(error: ValidationError) -> str:
-    """Return the first invalid value as one line: "sets.0.games: Field required"."""
-    return _message(error.errors()[0])
+_EXPECTED = {
+    "greater_than": "> {gt}",
+    "greater_than_equal": ">= {ge}",
+    "less_than": "< {lt}",
+    "less_than_equal": "<= {le}",
+    "literal_error": "{expected}",
+    "union_tag_invalid": "{expected_tags}",
+    "string_pattern_mismatch": "like {pattern}",
+    "string_too_short": "text of {min_length} or more characters",
+    "string_too_long": "text of at most {max_length} characters",
+    "too_short": "{min_length} or more values",
+    "too_long": "at most {max_length} values",
+    "int": "an integer",
+    "float": "a number",
+    "finite": "a finite number",
+    "bool": "true or false",
+    "string": "text",
+    "tuple": "a list",
+    "list": "a list",
+    "date": "a date such as 2016-01-31",
+}
+"""Requirements on values by the type of an error of pydantic, or by the first word of it; all else is a table."""
 
 
-def _message(error: ErrorDetails) -> str:
-    where = shorten(".".join(map(str, error["loc"])))
-    return f"{where}{': ' * bool(where)}{shorten(error['msg'].removeprefix('Value error, '), 300)}"
+def first_invalid(error: ValidationError, table: Any = None) -> str:
+    """Return the first invalid value as one line: "sets.0.games must be >= 1, got 0".
+
+    table: The values; with it, the line leaves out the members of unions that pydantic names.
+    """
+    first = error.errors(include_url=False)[0]
+    kind, location = first["type"], first["loc"]
+    context = {key: f"{each:g}" if isinstance(each, float) else each for key, each in first.get("ctx", {}).items()}
+    path = location if table is None else (*_written_path(location, table), *location[-1:][: kind == "missing"])
+    where = shorten(".".join(map(str, path)))
+    if kind == "missing":
+        return f"{where} is missing"
+    if kind == "json_invalid":
+        return f"invalid JSON: {context['error']}"
+    if kind in _UNKNOWN_KEY:
+        return f"{where}: no such key"
+    if kind == "value_error":
+        return f"{where}{': ' * bool(where)}{shorten(str(context['error']), 300)}"
+    value = first["input"]
+    if kind == "union_tag_invalid":
+        where, value = f"{where}.kind", context["tag"]
+    expected = _EXPECTED.get(kind) or _EXPECTED.get(kind.partition("_")[0], "a table")
+    return f"{where} must be {expected.format(**context)}, got {_shown(value)}".lstrip()
+
+
+_UNKNOWN_KEY = ("extra_forbidden", "unexpected_keyword_argument")
 
 
 def read_model(model: type[Model], path: str | os.PathLike[str], content: str, limit: int = 16 << 20) -> Model:
     """Read a JSON file, of at most `limit` bytes, that a model describes.
 
-    Raises FormatError if it does not hold what `content` names, such as "results of kifu benchmark".
+    Raises FormatError if it does not hold what `content` names, such as "results of kifu evaluate".
     """
     try:
         return model.model_validate_json(read_small(path, limit))
@@ -143,13 +194,10 @@ def check_config(model: type[Model], table: Mapping[str, Any], kind: str, name: 
     try:
         return model.model_validate(table)
     except ValidationError as error:
-        first, value = error.errors()[0], ""
-        if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
-            first["loc"] = path = _written_path(first["loc"], table)
-            first["msg"] = f"no such key{_nearest_key(path, model, table)}"
-        elif first["type"] not in ("missing", "value_error"):
-            value = f" (it is {_shown(first['input'])})"
-        raise RecipeError(f"{kind} {name}: {_message(first)}{value}") from None
+        first, hint = error.errors(include_url=False)[0], ""
+        if first["type"] in _UNKNOWN_KEY:
+            hint = _nearest_key(_written_path(first["loc"], table), model, table)
+        raise RecipeError(f"{kind} {name}: {first_invalid(error, table)}{hint}") from None
 
 
 def _written_path(location: Sequence[int | str], table: Any) -> tuple[str, ...]:
@@ -191,7 +239,7 @@ def _shown(value: Any) -> str:
     try:
         return shorten(json.dumps(value, default=str))
     except (ValueError, RecursionError):  # a number of thousands of digits; thousands of tables in one another
-        return "too large to show"
+        return "a value too large to show"
 
 
 def _override(

@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
+import hashlib
 import json
 import logging
 import os
@@ -30,6 +31,7 @@ from blake3 import blake3
 
 from kifu.checksums import BlockSums, add_checksum, is_intact, without_checksum
 from kifu.errors import OutputError, printable
+from kifu.text import format_bytes
 
 _log = logging.getLogger(__name__)
 
@@ -169,6 +171,12 @@ def hash_file(path: Path) -> str:
     """Return the BLAKE3 hash of a file in hex. Raises OSError."""
     with open_regular(path) as file:
         return hash_bytes(file.readinto).hexdigest()
+
+
+def hash_md5(path: Path) -> str:
+    """Return the MD5 of a regular file in hex, which the files of 2015 were published with. Raises OSError."""
+    with open_regular(path) as file:
+        return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
 
 
 def hash_bytes(read_into: Callable[[memoryview], int]) -> blake3:
@@ -326,6 +334,16 @@ def require_same(path: Path, status: os.stat_result) -> None:
         now = None
     if now is None or not os.path.samestat(now, status) or now.st_size != status.st_size:
         raise was_changed(path)
+
+
+def require_room(folder: Path, size: float) -> None:
+    """Raise OutputError if the disk of a folder, which need not exist, has less room than an output takes."""
+    with writing(folder):
+        free = shutil.disk_usage(next(each for each in (folder, *folder.absolute().parents) if each.exists())).free
+    if size > free:
+        raise OutputError(
+            f"the output takes {format_bytes(round(size))}, but {folder} has room for {format_bytes(free)}"
+        )
 
 
 def keep_output(path: Path, overwrite: bool, *, own: bool = True, same: bool | None = None) -> bool:

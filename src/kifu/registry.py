@@ -88,8 +88,11 @@ def suggestion(name: str, known: Iterable[str], shown: Mapping[str, str] | None 
     """
     names = [name for full in known for name in (full.partition("@")[0], full)]
     for text in (name, name.lower()):
+        same = [each for each in names if sorted(each) == sorted(text)]
         begun = sorted((each for each in names if len(each) > 3 and text.startswith(each)), key=len)[-1:]
-        near = difflib.get_close_matches(text, names, 1, 0.8) or begun or difflib.get_close_matches(text, names, 1)
+        near = (
+            same or difflib.get_close_matches(text, names, 1, 0.8) or begun or difflib.get_close_matches(text, names, 1)
+        )
         if near:
             return f"; did you mean {(shown or {}).get(near[0], near[0])!r}?"
     return ""

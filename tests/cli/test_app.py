@@ -1,5 +1,7 @@
 """The command line: help, options, errors and output, and the examples of its help."""
 
+import hashlib
+import io
 import json
 import os
 import re
@@ -9,17 +11,16 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-import typer
 
 import kifu
-from commands import KIFU, Done, finish, first_line, is_error, on_terminal, run, start, wait_until
+from commands import COMMANDS, KIFU, Done, finish, first_line, is_error, on_terminal, run, start, wait_until
 from kata_nets import small_net
 from kgs_archives import BROKEN, archive, records
 from kifu.assets import OTHER_FORMATS, config_names, read_titles
-from kifu.cli import app
-from kifu.cli.app import Command
+from kifu.cli.app import PANELS
 from kifu.datasets.formats import FORMATS
 from kifu.datasets.manifest import read_manifest
 from kifu.katago.net_file import write_kata_net
@@ -30,7 +31,6 @@ from marks import slow
 
 registry = lazy_import("kifu.learn.registry")
 
-COMMANDS: dict[str, Command] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 SETS = ("train", "validation", "test")
 REPOSITORY = Path(__file__).parents[2]
 
@@ -48,14 +48,14 @@ def kgs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         ["ingest", "a.zip", "-o"], ["demo", "--output"], ["fetch", "kgs", "--output"],
         ["split", "a.parquet", "--output"],
-        ["convert", "a.zip", "-o"], ["build", "agz17", "a.zip", "--output"], ["inspect", "a.npz", "--row", "1", "-o"],
+        ["convert", "a.zip", "-o"], ["build", "agz17", "a.zip", "--output"], ["show", "a.npz", "--row", "1", "-o"],
         ["audit", "a.parquet", "b.parquet", "--json"], ["stats", "a.parquet", "-o"], ["stats", "a.parquet", "--json"],
         ["query", "select 1", "a.parquet", "-o"],
-        ["search", "X", "a.parquet", "-o"], ["search", "X", "a.parquet", "--hits"], ["explore", "a.parquet", "-o"],
+        ["search", "a.parquet", "X", "-o"], ["search", "a.parquet", "X", "--hits"], ["explore", "a.parquet", "-o"],
         ["show", "a.sgf", "-o"],
         ["match", "a", "b", "--output"], ["predict", "a.sgf", "-o"], ["predict", "a.sgf", "--json"],
         ["export", "a", "-o"], ["evaluate", "a.zip", "--html"], ["evaluate", "a.zip", "--json"],
-        ["train", "quick-cpu", "a.zip", "--output"], ["benchmark", "a.zip", "-o"],
+        ["train", "quick-cpu", "a.zip", "--output"], ["evaluate", "a.zip", "-o"],
     ],
     ids="-".join,
 )  # fmt: skip
@@ -81,7 +81,7 @@ def test_the_help_lists_every_command() -> None:
     done = run("--help")
     assert (done.code, done.err) == (0, [])
     lines = iter(done.out.splitlines())
-    for panel in ("Records", "Corpus", "Search", "Data sets", "Networks", "Play", "Reference"):
+    for panel in PANELS:
         assert f"{panel}:" in lines
     for name, command in COMMANDS.items():
         assert re.search(rf"^  {name} +{str(command.help).split()[0]}", done.out, re.MULTILINE)
@@ -97,7 +97,7 @@ def test_every_command_has_help_with_examples_and_the_common_options() -> None:
             assert option in done.out
         assert ("--json" in done.out.split()) == (name not in ("demo", "gtp", "serve"))
         shown = done.out.rstrip().splitlines()[-len(command.examples) :]
-        assert [line.strip() for line in shown] == command.examples
+        assert [line.strip() for line in shown] == [*command.examples]
         assert len(command.examples) >= 2
         assert max(map(len, shown)) <= 80
         assert all(f"kifu {name}" in line for line in command.examples)
@@ -110,7 +110,7 @@ def test_options_of_one_name_have_one_type_and_unit() -> None:
             for option in param.opts:
                 seen.setdefault(option, set()).add(param.metavar)
     several = {option: metavars for option, metavars in seen.items() if option[0] == "-" and len(metavars) > 1}
-    assert several == {"--index": {"URL|FILE", "FILE"}}
+    assert several == {"--index": {"URL|FILE", "FILE"}, "--set": {"KEY=VALUE", "NAME"}}
 
 
 def test_outputs_are_called_output_and_can_be_planned() -> None:
@@ -118,7 +118,7 @@ def test_outputs_are_called_output_and_can_be_planned() -> None:
         options = {option for param in command.params for option in param.opts}
         assert ("--output" in options) == ("-o" in options)
         writes = name in (
-            "fetch", "ingest", "compact", "split", "index", "convert", "build", "train", "annotate", "export", "match",
+            "fetch", "ingest", "split", "convert", "build", "train", "annotate", "export", "match",
         )  # fmt: skip
         assert ("--dry-run" in options) == writes
 
@@ -133,7 +133,7 @@ def test_help_fits_a_narrow_terminal() -> None:
 
 @pytest.mark.subprocess
 def test_a_missing_package_is_reported_with_its_extra() -> None:
-    program = "import sys\nsys.modules['torch'] = None\nsys.argv = ['kifu', 'nets', 'blog']\n"
+    program = "import sys\nsys.modules['torch'] = None\nsys.argv = ['kifu', 'list', 'nets', 'blog']\n"
     program += "from kifu.cli import main\nmain()"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout) == (2, "")
@@ -145,25 +145,36 @@ def test_a_missing_package_is_reported_with_its_extra() -> None:
     [("build", "one per core"), ("build", "the recipe's"), ("show", "default: (all)"), ("fetch", "kgs")],
 )
 def test_help_shows_defaults(command: str, default: str) -> None:
-    assert default in run(command, "--help").out
+    assert default in " ".join(run(command, "--help").out.split())
 
 
-def test_version() -> None:
-    assert run("--version") == Done(0, f"kifu {kifu.__version__}\n", [])
+def test_help_and_version_are_also_commands() -> None:
+    assert run("help", "ingest") == run("ingest", "--help")
+    assert run("help") == run("--help")
+    assert run("version") == run("--version") == Done(0, f"kifu {kifu.__version__}\n", [])
 
 
 @pytest.mark.parametrize(
-    ("command", "names"),
+    ("kind", "names"),
     [
         ("recipes", config_names("recipes")),
+        ("rules", config_names("cleaning")),
         ("planes", list(PLANE_SETS)),
         ("formats", [*FORMATS, *OTHER_FORMATS]),
     ],
 )
-def test_lists_are_complete(command: str, names: list[str]) -> None:
-    done = run(command)
+def test_lists_are_complete(kind: str, names: list[str]) -> None:
+    done = run("list", kind)
     assert (done.code, done.err) == (0, [])
     assert [line.split()[0] for line in done.out.splitlines()] == names
+
+
+def test_kinds_are_listed() -> None:
+    lines = run("list").out.splitlines()
+    assert [line.split()[0] for line in lines] == ["recipes", "planes", "formats", "nets", "rules", "sets", "ranks"]
+    is_error(run("list", "nest"), "unknown kind 'nest'; did you mean 'nets'?")
+    is_error(run("list", "planes", "--planes", "seven"), "options of kifu list nets, got kifu list planes")
+    is_error(run("list", "ranks", "3d"), "one table, got '3d'")
 
 
 def test_listed_titles_are_those_of_the_registries() -> None:
@@ -180,18 +191,19 @@ FORMAT_CARDS = (*FORMATS, *OTHER_FORMATS, "dat1", "dat2", "olf", "npy")
 
 
 @pytest.mark.parametrize(
-    ("command", "name", "path"),
+    ("kind", "name", "path"),
     [("recipes", name, f"src/kifu/assets/recipes/{name}.toml") for name in RECIPES]
+    + [("rules", name, f"src/kifu/assets/cleaning/{name}.toml") for name in config_names("cleaning")]
     + [("planes", name, f"docs/planes/{name.partition('@')[0]}.md") for name in PLANE_CARDS]
     + [("formats", name, f"docs/formats/{name.partition('@')[0]}.md") for name in FORMAT_CARDS],
 )
-def test_a_recipe_or_card_is_shown(command: str, name: str, path: str) -> None:
+def test_a_recipe_or_card_is_shown(kind: str, name: str, path: str) -> None:
     text = (REPOSITORY / path).read_text("utf-8")
-    assert run(command, name) == Done(0, text, [])
+    assert run("list", kind, name) == Done(0, text, [])
 
 
 def test_planes_of_a_composition_are_listed() -> None:
-    done = run("planes", "own+liberties2+last1")
+    done = run("list", "planes", "own+liberties2+last1")
     assert (done.code, done.err) == (0, [])
     assert done.out.splitlines() == [
         "0 own stones", "1 stones, 1 liberty", "2 stones, 2+ liberties", "3 the last move"
@@ -200,16 +212,16 @@ def test_planes_of_a_composition_are_listed() -> None:
 
 @pytest.mark.subprocess
 @pytest.mark.parametrize("columns", [80, *slow(50, 120)])
-@pytest.mark.parametrize("command", ["planes", *slow("recipes", "formats")])
-def test_lists_fit_the_terminal(command: str, columns: int) -> None:
-    lines = on_terminal(columns, command)
+@pytest.mark.parametrize("kind", ["planes", *slow("recipes", "formats")])
+def test_lists_fit_the_terminal(kind: str, columns: int) -> None:
+    lines = on_terminal(columns, "list", kind)
     assert max(map(len, lines)) <= columns
-    assert " ".join(" ".join(lines).split()) == " ".join(run(command).out.split())
+    assert " ".join(" ".join(lines).split()) == " ".join(run("list", kind).out.split())
 
 
 @pytest.mark.subprocess
 def test_a_card_fits_the_terminal() -> None:
-    lines = on_terminal(80, "formats", "dat1")
+    lines = on_terminal(80, "list", "formats", "dat1")
     assert max(map(len, lines)) <= 80
     assert not any("|---" in line for line in lines)
     assert any("365 bytes" in line for line in lines)
@@ -229,7 +241,8 @@ def test_build(kgs: Path, tmp_path: Path) -> None:
         with kifu.open(path) as data:
             size = path.stat().st_size
             shown = f"{size / 1000:,.1f} kB" if size < 999_950 else f"{size / 1e6:,.1f} MB"
-            assert line == f"{path}: {len(data):,} examples, {shown}; {games} games = {games} kept"
+            md5 = hashlib.md5(path.read_bytes()).hexdigest()
+            assert line == f"{path}: {len(data):,} examples, {shown}; {games} games = {games} kept; MD5 {md5}"
     assert sorted(path.name for path in into.iterdir()) == [
         "kgsgo-test-v2.dat", "kgsgo-test-v2.dat.manifest.json", "kgsgo-test-v2.dat.manifest.parquet",
         "kgsgo-trainall-v2.dat", "kgsgo-trainall-v2.dat.manifest.json", "kgsgo-trainall-v2.dat.manifest.parquet",
@@ -251,7 +264,7 @@ def test_build_reports_drop_reasons(tmp_path: Path) -> None:
     sources = archive(tmp_path, [*records(3), BROKEN["OCCUPIED"], BROKEN["TRUNCATED"]])
     done = run("build", "kgsgo-v1", sources, "--output", tmp_path, "--sets", "archives")
     assert done.code == 0
-    assert done.out.endswith("; 5 games = 3 kept + 1 occupied + 1 truncated\n")
+    assert "; 5 games = 3 kept + 1 occupied + 1 truncated; MD5 " in done.out
 
 
 def test_build_samples_from_an_index_page_for_any_number_of_threads(kgs: Path, tmp_path: Path) -> None:
@@ -286,23 +299,26 @@ def test_build_with_a_custom_recipe(kgs: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ("recipes nix", ["'nix'", "kgsgo-v1, kgsgo-v2"]),
+        ("list recipes nix", ["'nix'", "kgsgo-v1, kgsgo-v2"]),
         ("train nosuch KGS -o OUT", ["unknown training recipe 'nosuch'; available: blog,"]),
-        ("recipes kgsgo-v3", ["unknown recipe 'kgsgo-v3'; did you mean 'kgsgo-v2'? available: agz17,"]),
+        ("list recipes kgsgo-v3", ["unknown recipe 'kgsgo-v3'; did you mean 'kgsgo-v2'? available: agz17,"]),
         ("show KGS -q -v", ["--quiet and --verbose exclude each other"]),
-        ("train quick-cpu KGS -o OUT --time 15", ["a duration needs a unit, such as 90s, 15m or 2h; got '15'"]),
-        ("train quick-cpu KGS -o OUT --time 0s", ["'--time'", "got '0s'"]),
+        (
+            "train quick-cpu KGS -o OUT --time 15",
+            ["--time must be a duration with a unit, such as 90s,", "got '15'"],
+        ),
+        ("train quick-cpu KGS -o OUT --time 0s", ["--time", "got '0s'"]),
         ("match a b -o OUT --board 9x13", ["boards are square, got 9x13"]),
-        ("recipes nix.toml", ["nix.toml", "No such file"]),
-        ("planes sevn", ["unknown plane set or feature 'sevn'; did you mean 'seven'?"]),
-        ("nets b6x64", ["unknown net 'b6x64'; did you mean 'b6c64'?"]),
+        ("list recipes nix.toml", ["nix.toml", "No such file"]),
+        ("list planes sevn", ["unknown plane set or feature 'sevn'; did you mean 'seven'?"]),
+        ("list nets b6x64", ["unknown net 'b6x64'; did you mean 'b6c64'?"]),
         ("ingest KGS -o OUT --clean trainig", ["unknown set of cleaning rules 'trainig'; did you mean 'training'?"]),
         ("split KGS -o OUT --by hsh", ["unknown split 'hsh'; did you mean 'hash'?"]),
         ("build kgsgo-v2 KGS -o OUT --sets tst --dry-run", ["unknown set 'tst'; did you mean 'test'?"]),
         ("convert KGS -o OUT/x.doc --dry-run", ["x.doc"]),
         ("convert KGS -o GARBAGE/x.sgf --dry-run", ["cannot write", "Not a directory"]),
-        ("planes ../planes/seven", ["'../planes/seven'"]),
-        ("formats dat3", ["'dat3'", "dat1@1, dat2@1"]),
+        ("list planes ../planes/seven", ["'../planes/seven'"]),
+        ("list formats dat3", ["'dat3'", "dat1@1, dat2@1"]),
         ("fetch foxes", ["unknown collection 'foxes'; did you mean 'fox'? available: sample, kgs, kgs-4d, ogs,"]),
         ("fetch ogs", ["no files of ogs are chosen; give names, --dates or --all, see kifu fetch ogs --list"]),
         ("fetch kgs --dates 20-x", ["'20-x'", "2001-2014"]),
@@ -322,12 +338,10 @@ def test_build_with_a_custom_recipe(kgs: Path, tmp_path: Path) -> None:
         ("build kgsgo-v2 KGS --output OUT --index GARBAGE", ["index page", "KGS-2006-19-10388-.zip"]),
         ("build kgsgo-v2 KGS --output GARBAGE --sets archives", ["GARBAGE", "Not a directory"]),
         ("build kgsgo-v2 LIAR --output OUT --sets archives", ["KGS-2003-19-9-", "is not a game"]),
-        ("inspect missing", ["missing", "No such file"]),
-        ("inspect EMPTY", ["EMPTY", "no game records and no archives"]),
-        ("inspect GARBAGE", ["GARBAGE", "neither an archive nor a game record"]),
-        ("inspect /dev/null", ["/dev/null", "neither a file nor a directory"]),
-        ("inspect KGS --row 3", ["not a data set", "row 3"]),
-        ("inspect KGS -o board.svg", ["board.svg", "--row"]),
+        ("show EMPTY", ["EMPTY", "no game records and no archives"]),
+        ("show GARBAGE", ["GARBAGE", "neither an archive nor a game record"]),
+        ("show /dev/null", ["/dev/null", "neither a file nor a directory"]),
+        ("show KGS --row 3", ["not a data set", "row 3"]),
         ("show missing", ["missing", "No such file"]),
         ("show KGS --game 25", ["within 1 to 24", "25"]),
         ("show KGS --move 61", ["within 0 to 60", "61"]),
@@ -349,15 +363,20 @@ def test_errors_are_one_line(kgs: Path, tmp_path: Path, arguments: str, words: l
     ("arguments", "reported"),
     [
         ("xyz", "kifu: unknown command 'xyz'; see kifu --help"),
+        ("inspect x", "kifu: the command inspect is now kifu show"),
+        ("compact x", "kifu: the command compact is now kifu ingest --compact -o FOLDER"),
+        ("ingest -o x", "kifu: missing argument 'SOURCE...'; see kifu ingest --help"),
+        ("benchmark x", "kifu: the command benchmark is now kifu evaluate --set NAME"),
+        ("index x", "kifu: the command index is now part of kifu search and kifu explore"),
+        ("planes seven", "kifu: the command planes is now kifu list planes"),
         ("ingets", "kifu: unknown command 'ingets'; did you mean 'ingest'? see kifu --help"),
         ("build --ouput x", "kifu: unknown option --ouput; did you mean --output? see kifu build --help"),
         ("build", "kifu: missing argument 'RECIPE'; see kifu build --help"),
         ("build kgsgo-v2 x", "kifu: missing option '-o' / '--output'; see kifu build --help"),
-        ("build kgsgo-v2 x --output x --jobs 0", "'--jobs'"),
-        ("build kgsgo-v2 x --output x --jobs 0", "got '0'"),
-        ("show x --game 0", "'--game'"),
-        ("show x --move -1", "'--move'"),
-        ("inspect x --row one", "'--row'"),
+        ("build kgsgo-v2 x --output x --jobs 0", "--jobs must be a whole number >= 1, got '0'"),
+        ("show x --game 0", "--game"),
+        ("show x --move -1", "--move"),
+        ("show x --row one", "--row"),
         ("fetch kgs --jobs 2", "unknown option --jobs"),
     ],
 )
@@ -382,7 +401,7 @@ def test_permission_errors_are_one_line(kgs: Path, tmp_path: Path) -> None:
 def test_a_closed_pipe_is_not_an_error() -> None:
     ours, theirs = os.pipe()
     os.close(ours)
-    process = start("planes", "seven", stdout=theirs)
+    process = start("list", "planes", "seven", stdout=theirs)
     os.close(theirs)
     assert finish(process) == Done(0, "", [])
 
@@ -412,7 +431,7 @@ def test_interrupted_builds_leave_no_file(tmp_path: Path) -> None:
 @pytest.mark.subprocess
 def test_running_as_a_module() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "kifu.cli", "--version"], check=True, capture_output=True, text=True, timeout=120
+        [sys.executable, "-m", "kifu", "--version"], check=True, capture_output=True, text=True, timeout=120
     )
     assert done.stdout == f"kifu {kifu.__version__}\n"
 
@@ -430,19 +449,35 @@ def test_results_as_json(kgs: Path, tmp_path: Path) -> None:
     assert (position["move"], len(position["black"]), position["white"]) == (1, 1, [])
     head = json.loads(run("query", "select count(*) n from games", games, "--json", "-").out)
     assert (head["columns"], head["rows"]) == (["n"], [["24"]])
-    assert "24 games = 24 kept" in json.loads(run("inspect", games, "--json", "-").out)["title"]
+    assert "24 games = 24 kept" in json.loads(run("show", games, "--json", "-").out)["title"]
     converted = json.loads(run("convert", kgs, "-o", tmp_path / "a.sgf", "--json", "-").out)
     assert (converted["read"], converted["written"]) == (24, 24)
     built = ["build", "kgsgo-v2", kgs, "-o", tmp_path, "--sets", "trainall", "--set", "sets.test.games=1", "--json"]
     assert run(*built, tmp_path / "report.json").out.startswith(str(tmp_path))
     (data_set,) = json.loads((tmp_path / "report.json").read_text())
     assert (data_set["read"], data_set["kept"], data_set["fresh"]) == (23, 23, True)
-    for command, names in (
+    for kind, names in (
         ("recipes", config_names("recipes")),
         ("planes", PLANE_SETS),
         ("formats", [*FORMATS, *OTHER_FORMATS]),
     ):
-        assert [each["name"] for each in json.loads(run(command, "--json", "-").out)] == list(names)
+        assert [each["name"] for each in json.loads(run("list", kind, "--json", "-").out)] == list(names)
+
+
+def test_standard_input_and_output(kgs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (source,) = kgs.glob("KGS-2001*")
+
+    def run_with_input(*arguments: object) -> Done:
+        monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(source.read_bytes())))
+        return run(*arguments)
+
+    assert run("convert", source, "-o", tmp_path / "a.sgf").code == 0
+    assert run_with_input("convert", "-", "-o", "-").out == (tmp_path / "a.sgf").read_text("utf-8")
+    assert run_with_input("show", "-", "--game", 2).out == run("show", source, "--game", 2).out
+    made = [tmp_path / f"{k}.parquet" for k in (1, 2)]
+    for path in made:
+        assert run_with_input("ingest", "-", "-o", path).out.startswith(f"{path}: 12 games = 12 kept")
+    assert made[0].read_bytes() == made[1].read_bytes()
 
 
 def test_quiet_prints_requested_results_only(kgs: Path, tmp_path: Path) -> None:
@@ -471,7 +506,7 @@ def test_verbose_prints_resources_and_tracebacks(kgs: Path, tmp_path: Path) -> N
 
 def test_an_unexpected_error_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kifu.cli.reference.config_names", lambda folder: 1 / 0)
-    done = run("recipes")
+    done = run("list", "recipes")
     assert (done.code, done.out) == (2, "")
     assert done.err == ["kifu: unexpected ZeroDivisionError: division by zero; --verbose shows the traceback"]
 
@@ -487,8 +522,7 @@ def test_dry_runs_list_inputs_and_outputs_and_write_nothing(kgs: Path, tmp_path:
         (["ingest", kgs, "-o", out], archives, [str(out)]),
         (["convert", kgs, "-o", out / "a.olf"], archives, [str(out / "a.olf")]),
         (["split", games, "-o", out], [f"{games}: 24 games"], [str(out / f"{s}.parquet") for s in SETS]),
-        (["compact", folder], [f"{folder}: 24 games"], [str(folder)]),
-        (["index", games], [f"{games}: 24 games"], [f"{games}.search"]),
+        (["ingest", "--compact", "-o", folder], [f"{folder}: 24 games"], [str(folder)]),
         (["build", "katago", games, "-o", out, "--sets", "val"], [str(games)], [str(out / "val")]),
     ):
         planned = json.loads(run(*command, "--dry-run", "--json", "-").out)
@@ -506,7 +540,7 @@ def test_the_sample_is_fetched_once(tmp_path: Path) -> None:
     assert second == f"next: kifu ingest {tmp_path / 'sample'} -o games.parquet"
 
 
-EXAMPLES = [line for command in typer.main.get_command(app).commands.values() for line in command.examples]  # type: ignore[attr-defined]
+EXAMPLES = [line for command in COMMANDS.values() for line in command.examples]
 
 
 @pytest.mark.slow
@@ -543,8 +577,8 @@ def test_all_examples_run_in_the_order_of_the_help(tmp_path: Path, monkeypatch: 
 def test_quick_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     quick = {
-        "fetch", "show", "convert", "ingest", "query", "split", "audit", "compact", "index", "search", "explore",
-        "build", "publish", "inspect", "recipes",
+        "fetch", "show", "convert", "ingest", "query", "split", "audit", "search", "explore",
+        "build", "publish", "list",
     }  # fmt: skip
     for line in EXAMPLES:
         _, name, *arguments = shlex.split(line)

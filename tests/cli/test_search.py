@@ -14,14 +14,15 @@ from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
-import typer
 
 from catalogues import rows, write_catalogue
-from commands import KIFU, is_error, on_terminal, run
+from commands import COMMANDS, KIFU, is_error, on_terminal, run
 from kifu.assets import sample_path
-from kifu.cli import app
 from kifu.corpus.catalogue import open_catalogue
+from kifu.io import read_small
 from kifu.point import WHITE_BIT, parse_gtp
+from kifu.search.build import build_index
+from kifu.search.index import open_index
 from kifu.search.notation import parse_pattern
 from kifu.search.pattern import PatternMove
 from kifu.search.position import parse_position
@@ -52,7 +53,9 @@ def catalogue(tmp_path_factory: pytest.TempPathFactory) -> Path:
         result_text=["B+R", "W+2.5", "B+T", None, None], date_text=["2001-02-03", "2016", "2017-05-06", None, None],
         year=[2001, 2016, 2017, None, None],
     )  # fmt: skip
-    return write_catalogue(tmp_path_factory.mktemp("search") / "games.parquet", games)
+    path = write_catalogue(tmp_path_factory.mktemp("search") / "games.parquet", games)
+    build_index(path)
+    return path
 
 
 def found(*arguments: object) -> dict:
@@ -65,7 +68,7 @@ def found(*arguments: object) -> dict:
 
 
 def test_the_table_of_a_pattern(catalogue: Path) -> None:
-    done = run("search", "+----/|..../|..../|..X./|....", catalogue)
+    done = run("search", catalogue, "+----/|..../|..../|..X./|....")
     assert done.code == 0
     assert done.out.splitlines() == [
         "12 hits in 4 of 5 games",
@@ -86,7 +89,7 @@ def test_the_table_of_a_pattern(catalogue: Path) -> None:
 
 
 def test_json_is_the_result_of_the_searcher(catalogue: Path) -> None:
-    values = found("search", "+---/|.../|.../|..X", catalogue, "--years", "all")
+    values = found("search", catalogue, "+---/|.../|.../|..X", "--years", "all")
     hits = Searcher(catalogue).find(parse_pattern("+---/|.../|.../|..X"))
     by_year, examples = values.pop("by_year"), values.pop("examples")
     assert values == json.loads(hits.to_json())
@@ -95,9 +98,9 @@ def test_json_is_the_result_of_the_searcher(catalogue: Path) -> None:
 
 
 OPTIONS = {
-    "--fixed-colours": {"both_colours": False},
+    "--fixed-colors": {"both_colours": False},
     "--next white": {"next_colour": 2},
-    "--next black --fixed-colours": {"next_colour": 1, "both_colours": False},
+    "--next black --fixed-colors": {"next_colour": 1, "both_colours": False},
     "--last-ply 2": {"last_ply": 2},
     "--consecutive": {"consecutive": True},
     "--anchor corner": {"anchor": "corner"},
@@ -109,7 +112,7 @@ OPTIONS = {
 def test_options_are_those_of_the_pattern(catalogue: Path, options: str) -> None:
     pattern = parse_pattern(".../.1./..2")
     expected = Searcher(catalogue).find(replace(pattern, **OPTIONS[options]))
-    values = found("search", ".../.1./..2", catalogue, *options.split())
+    values = found("search", catalogue, ".../.1./..2", *options.split())
     del values["examples"]
     assert values == json.loads(expected.to_json())
 
@@ -119,43 +122,50 @@ def test_a_pattern_can_be_given_in_many_ways(catalogue: Path, tmp_path: Path, mo
     (tmp_path / "corner.txt").write_text(diagram)
     (tmp_path / "corner.sgf").write_text("(;SZ[9]VW[aa:dd]AB[cc])")
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(diagram.encode())))
-    expected = found("search", diagram.replace("\n", "/").rstrip("/"), catalogue)
+    expected = found("search", catalogue, diagram.replace("\n", "/").rstrip("/"))
     assert expected["hits"] > 0
     for given in (diagram, tmp_path / "corner.txt", tmp_path / "corner.sgf", "-", "colours: both\n" + diagram):
-        assert found("search", given, catalogue) == expected
+        assert found("search", catalogue, given) == expected
+
+
+def test_a_position_is_a_pattern_of_the_whole_board(catalogue: Path, tmp_path: Path) -> None:
+    (tmp_path / "game.sgf").write_text("(;SZ[9];B[cc];W[gg];B[gc])")
+    expected = found("explore", catalogue, "1@2")["games"]
+    for given in ("1@2", f"{tmp_path}/game.sgf@2"):
+        assert found("search", catalogue, given, "--fixed-colors")["games"] == expected == 3
 
 
 def test_moves_are_a_sequence(catalogue: Path, tmp_path: Path) -> None:
     (tmp_path / "moves.txt").write_text("C17 C16\nD16 pass C15\n")
-    for given in ("C17 C16 D16 pass C15", tmp_path / "moves.txt"):
-        values = found("search", given, catalogue, "--fixed-colours")
+    for given in (["C17 C16 D16 pass C15"], ["C17", "C16", "D16", "pass", "C15"], [tmp_path / "moves.txt"]):
+        values = found("search", catalogue, *given, "--fixed-colors")
         assert (values["hits"], values["games"]) == (1, 1)
     pattern = parse_pattern(values["pattern"])
     assert pattern.moves[:2] == (PatternMove(2, 2, 1), PatternMove(2, 3, 2))
 
 
 def test_nothing_found_is_no_error(catalogue: Path, tmp_path: Path) -> None:
-    done = run("search", "XOXO", catalogue, "-o", tmp_path / "none.parquet", "--hits", tmp_path / "hits.parquet")
+    done = run("search", catalogue, "XOXO", "-o", tmp_path / "none.parquet", "--hits", tmp_path / "hits.parquet")
     assert done.code == 0
     assert done.out.splitlines() == ["0 hits in 0 of 5 games", "", "X O X O"]
     assert len(open_catalogue(tmp_path / "none.parquet")) == pq.read_table(tmp_path / "hits.parquet").num_rows == 0
-    assert run("search", "XOXO", catalogue, "-o", tmp_path / "none.svg").code == 0
+    assert run("search", catalogue, "XOXO", "-o", tmp_path / "none.svg").code == 0
 
 
 def test_games_found_are_a_catalogue(catalogue: Path, tmp_path: Path) -> None:
     games, hits = tmp_path / "found.parquet", tmp_path / "hits.parquet"
-    assert run("search", "XO/.X", catalogue, "-o", games, "--hits", hits).code == 0
+    assert run("search", catalogue, "XO/.X", "-o", games, "--hits", hits).code == 0
     table = Searcher(catalogue).find(parse_pattern("XO/.X")).table
     assert pq.read_table(hits).equals(table)
     (batch,) = open_catalogue(games).batches()
     assert batch.column("black").to_pylist() == ["Cy"]
-    again = found("search", "XO/.X", games)
+    again = found("search", games, "XO/.X")
     assert again["hits"] == len(table) > 0
 
 
 @pytest.mark.parametrize("name", ["counts.svg", "counts.PNG"])
 def test_pictures(catalogue: Path, tmp_path: Path, name: str) -> None:
-    assert run("search", " ---/.../.X.", catalogue, "-o", tmp_path / name).code == 0
+    assert run("search", catalogue, " ---/.../.X.", "-o", tmp_path / name).code == 0
     assert (tmp_path / name).read_bytes()[:4] in (b"<svg", b"\x89PNG")
     assert run("explore", catalogue, "--board", "9x9", "-o", tmp_path / name, "--overwrite").code == 0
     assert (tmp_path / name).read_bytes()[:4] in (b"<svg", b"\x89PNG")
@@ -172,11 +182,11 @@ def test_chart_of_years(catalogue: Path, tmp_path: Path) -> None:
 
 
 def test_only_chosen_games(catalogue: Path) -> None:
-    done = run("search", "X", catalogue, "--where", "year >= 2016", "-q")
+    done = run("search", catalogue, "X", "--where", "year >= 2016", "-q")
     assert done.out.splitlines()[0] == "8 hits in 2 of 2 games chosen of 5"
-    assert found("search", "X", catalogue, "--player", "ann", "--colour", "white")["games"] == 1
-    assert found("search", "X", catalogue, "--player", "Ann")["games"] == 3
-    assert found("search", "X", catalogue, "--player", "Ann", "--where", "year = 1999")["games"] == 0
+    assert found("search", catalogue, "X", "--player", "ann", "--color", "white")["games"] == 1
+    assert found("search", catalogue, "X", "--player", "Ann")["games"] == 3
+    assert found("search", catalogue, "X", "--player", "Ann", "--where", "year = 1999")["games"] == 0
 
 
 @pytest.mark.parametrize(
@@ -193,7 +203,7 @@ def test_only_chosen_games(catalogue: Path) -> None:
         (["+-/|X", "--anchor", "side"], ["--anchor side: the edges drawn mean 'corner'"]),
         (["X", "--anchor", "sied"], ["unknown anchor 'sied'; did you mean 'side'?"]),
         (["X", "--next", "red"], ["unknown colour 'red'"]),
-        (["X", "--colour", "black"], ["colour", "requires a player"]),
+        (["X", "--color", "black"], ["colour", "requires a player"]),
         (["X", "--player", "Anne"], ["no games of player 'Anne'; did you mean 'Ann'"]),
         (["X", "--where", "yaer > 1"], ["yaer"]),
         (["X", "--years", "R16"], ["no continuation 'R16'"]),
@@ -209,12 +219,13 @@ def test_errors_of_searches(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     pattern, *options = arguments
-    is_error(run("search", pattern, catalogue, *options), *words)
+    is_error(run("search", catalogue, pattern, *options), *words)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_catalogue_is_no_pattern(catalogue: Path) -> None:
-    is_error(run("search", catalogue, "X"), f"{catalogue} is a catalogue, not a pattern; the pattern comes first")
+def test_the_catalogue_comes_first(catalogue: Path) -> None:
+    for name in ("search", "explore"):
+        is_error(run(name, "X", catalogue), f"{catalogue} is a catalogue: it comes first, then the pattern or position")
 
 
 # explore
@@ -260,14 +271,15 @@ def test_the_json_of_a_position(catalogue: Path) -> None:
     assert values["games"] == 5
 
 
-def test_a_position_can_be_given_in_many_ways(catalogue: Path, tmp_path: Path) -> None:
+def test_a_position_can_be_given_in_many_ways(catalogue: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"C7 G3")))
     expected = found("explore", catalogue, "C7 G3", "--board", "9x9")
     assert expected["games"] == 3
     (tmp_path / "game.sgf").write_text("(;SZ[9];B[cc];W[gg];B[gc])")
     (tmp_path / "moves.txt").write_text("C7\nG3")
     rows = "\n".join(expected["position"])
     (tmp_path / "board.txt").write_text(rows)
-    for given in ("1@2", f"{tmp_path}/game.sgf@2", tmp_path / "moves.txt", rows, tmp_path / "board.txt"):
+    for given in ("1@2", f"{tmp_path}/game.sgf@2", tmp_path / "moves.txt", rows, tmp_path / "board.txt", "-"):
         assert found("explore", catalogue, given, "--board", "9x9") == expected
 
 
@@ -319,20 +331,30 @@ def test_tables_fit_the_terminal(columns: int, tmp_path: Path) -> None:
     assert (board == table) == (columns > 100)  # beside the board, or below it
 
 
-def test_an_index_changes_nothing_but_must_fit(catalogue: Path, tmp_path: Path) -> None:
-    copy = Path(shutil.copy(catalogue, tmp_path))
-    commands = [("search", "+---/|.../|..X/|...", copy), ("explore", copy, "C7", "--board", "9x9")]
-    expected = [found(*command) for command in commands]
-    assert run("index", copy).code == 0
-    assert [found(*command) for command in commands] == expected
-    index = tmp_path / "games.parquet.search"
-    whole = index.read_bytes()
+def test_the_first_search_makes_an_index(catalogue: Path, tmp_path: Path) -> None:
+    copy, index = Path(shutil.copy(catalogue, tmp_path)), tmp_path / "games.parquet.search"
+    made = f"kifu: making {index}, which makes searches fast; --no-index does without"
+    line = ("explore", copy, "C7", "--board", "9x9")
+    without = run(*line, "--no-index")
+    assert not index.exists()
+    first, second = run(*line), run(*line)
+    assert first.err[0] == made
+    assert made not in second.err
+    assert without.out == first.out == second.out
     write_catalogue(copy, rows(moves=[[0]]))
-    for data, word in ((whole, "another"), (whole[:1000], ""), (b"", ""), (b"x" * 5000, "")):
+    for data in (read_small(index), read_small(index)[:1000]):  # of another catalogue, truncated
         index.write_bytes(data)
-        for command in commands:
-            is_error(run(*command), "games.parquet.search", word)
-    assert run("search", "X", copy, "--no-index").code == 0
+        assert run("search", copy, "X").err[0] == made
+        assert open_index(copy).header.rows == 1
+
+
+def test_a_foreign_file_in_place_of_the_index_stays(catalogue: Path, tmp_path: Path) -> None:
+    copy, index = Path(shutil.copy(catalogue, tmp_path)), tmp_path / "games.parquet.search"
+    index.write_bytes(data := b"x" * 5000)
+    done = run("search", copy, "X")
+    assert (done.code, done.out) == (0, run("search", catalogue, "X").out)
+    assert any(line.startswith(f"kifu: searching without an index: {index} exists") for line in done.err)
+    assert index.read_bytes() == data
 
 
 PAGE = (Path(__file__).parents[2] / "docs" / "searching.md").read_text("utf-8")
@@ -358,10 +380,9 @@ def commands() -> list[list[str]]:
 
 
 def test_commands_parse() -> None:
-    known = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-    parsed = [known[name].make_context(name, arguments) for name, *arguments in commands()]
-    assert len(parsed) >= 11
-    assert {context.info_name for context in parsed} >= {"index", "search", "explore"}
+    parsed = [COMMANDS[name].make_context(name, arguments) for name, *arguments in commands()]
+    assert len(parsed) >= 10
+    assert {context.info_name for context in parsed} >= {"search", "explore"}
     assert FILES.keys() == {"china.txt", "ladder.txt"}
 
 

@@ -233,12 +233,12 @@ def test_each_repair_can_be_a_rule(name: str) -> None:
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("min_moves=-1", "min_moves: Input should be greater than or equal to 0 (it is -1)"),
+        ("min_moves=-1", "min_moves must be >= 0, got -1"),
         ("rules=chess", "rules: unknown rule set 'chess'; did you mean 'chinese'? available: records, japanese"),
         ('sizes=["19"]', "sizes: board must be like 19x19, got '19'"),
         ('repairs=["ko"]', "repairs: unknown repair 'ko'; available: truncated, junk_before, variations, "),
         ("nix=1", "nix: no such key; available: name, title, rules, illegal"),
-        ("illegal=keep", "illegal: Input should be 'drop' or 'cut'"),
+        ("illegal=keep", "illegal must be 'drop' or 'cut'"),
     ],
 )
 def test_invalid_rules_raise_one_line_errors(override: str, message: str) -> None:
@@ -293,3 +293,9 @@ def test_rules_applied_anew_know_new_programs(tmp_path: Path) -> None:
     assert rows.columns["black_program"].to_pylist() == rows.columns["white_program"].to_pylist() == [True]
     assert rows.columns["program"].to_pylist() == ["white: list; black: pattern me[0-9]"]
     assert rows.drop.tolist() == [DropReason.PROGRAM]
+
+
+def test_a_rating_may_be_a_rank() -> None:
+    assert load_cleaning_rules("training", ["min_rating=6d"]) == load_cleaning_rules("training", ["min_rating=37"])
+    with pytest.raises(RecipeError, match="min_rating: a rank is 30k to 1k, 1d to 9d or 1p to 9p, got '6x'"):
+        load_cleaning_rules("training", ["min_rating=6x"])

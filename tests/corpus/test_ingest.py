@@ -91,7 +91,7 @@ def test_any_mix_of_sources_in_any_order(sources: dict[str, Path], tmp_path: Pat
         assert ingest(given, path).read == COUNTS[name]
         expected += rows(path)
     assert rows(whole) == expected
-    assert [source["name"] for source in open_catalogue(whole).metadata["sources"]].count("folder") == 1
+    assert [source.get("name") for source in open_catalogue(whole).metadata["sources"]].count("folder") == 1
 
 
 def test_rows_locate_their_games(sources: dict[str, Path], tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_command_prints_the_report(sources: dict[str, Path], tmp_path: Path) -> 
     [
         ("--clean nix", "unknown set of cleaning rules 'nix'; available: legal, schraudolph, training"),
         ("--clean nix.toml", "nix.toml"),
-        ("--set min_moves=-1", "min_moves: Input should be greater than or equal to 0 (it is -1)"),
+        ("--set min_moves=-1", "min_moves must be >= 0, got -1"),
         ("--set min_moves", "'min_moves'"),
     ],
 )
@@ -286,7 +286,7 @@ GAME = b"(;KM[7]RE[B+R];B[pd];W[dp])     "
 
 
 def peak(*arguments: str | Path) -> int:
-    process = subprocess.Popen([sys.executable, "-m", "kifu.cli", *map(str, arguments)], stderr=subprocess.DEVNULL)
+    process = subprocess.Popen([sys.executable, "-m", "kifu", *map(str, arguments)], stderr=subprocess.DEVNULL)
     _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     assert process.returncode == 0

@@ -467,7 +467,7 @@ def test_hostile_index_raises_a_one_line_error(copied: Path, name: str) -> None:
     assert str(copied) in str(error.value)
     assert "\n" not in str(error.value)
     assert len(str(error.value)) < 500
-    for command in (["inspect"], ["query", "SELECT 1"], ["compact"], ["stats"]):
+    for command in (["show"], ["query", "SELECT 1"], ["ingest", "--compact", "-o"], ["stats"]):
         done = run(*command, copied)
         assert (done.code, len(done.err)) == (2, 1)
     assert tree(copied) == before
@@ -567,9 +567,9 @@ ABSENT = object()
     [
         ({"new_rule": None}, "new_rule: no such key"),
         ({"new_rule": [1]}, "new_rule: no such key"),
-        ({"name": None}, "name: "),
-        ({"duplicates": "some"}, "duplicates: "),
-        ({"min_moves": "ten"}, "min_moves: "),
+        ({"name": None}, "name must be text, got null"),
+        ({"duplicates": "some"}, "duplicates must be "),
+        ({"min_moves": "ten"}, "min_moves must be an integer"),
         ({"sizes": ["x"]}, "sizes: "),
         ({"x\ny": 1}, r"x\ny: no such key"),
         ({"duplicates": ABSENT}, "clean lacks cleaning rules"),

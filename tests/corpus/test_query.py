@@ -202,9 +202,7 @@ def test_result_with_all_columns_is_a_catalogue(small: Path, tmp_path: Path, col
         assert answer.write(tmp_path / "again.parquet") == 2
     again = open_catalogue(tmp_path / "again.parquet")
     assert again.metadata["query"] == sql
-    assert [(Path(of["name"]).name, of["bytes"]) for of in again.metadata["of"]] == [
-        ("small.parquet", small.stat().st_size)
-    ]
+    assert again.metadata["of"] == [{"blake3": hash_file(small)}]
     assert read_table(tmp_path / "again.parquet").equals(read_table(small).slice(1))
 
 
@@ -583,7 +581,7 @@ limited = pytest.mark.skipif(sys.platform != "linux", reason="memory is limited 
         "SELECT repeat('x', 4000000000)",
         "SELECT len(repeat('x', 3000000000)) FROM games",
         "SELECT list_transform(range(400000000), lambda x: x + 1)",
-        "SELECT string_agg(repeat('x', 10000000)) FROM range(1000000)",
+        pytest.param("SELECT string_agg(repeat('x', 10000000)) FROM range(1000000)", marks=pytest.mark.slow),
     ],
 )
 def test_memory_is_limited(folder: Path, sql: str) -> None:
@@ -603,8 +601,8 @@ def test_memory_errors_of_python_are_query_errors(folder: Path) -> None:
         pytest.raises(RecipeError, match="the query must not use more than 100,000,000 bytes of memory"),
         query("SELECT 1", "games.parquet", max_memory=10**8),
     ):
-        bytearray(10**9)
-    assert len(bytearray(10**9)) == 10**9
+        bytearray(2 * 10**8)
+    assert len(bytearray(2 * 10**8)) == 2 * 10**8
 
 
 def test_functions_of_python_set_no_limit(folder: Path) -> None:

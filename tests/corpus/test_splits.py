@@ -185,20 +185,20 @@ def test_invalid_lists(tmp_path, text, error, message):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('kind = "hash"\nsets = {}', "split.hash.sets"),
-        ('kind = "hash"\nsets = { a = 0 }', "greater than 0"),
-        ('kind = "hash"\nsets = { a = true }', "valid number"),
-        ('kind = "hash"\nsets = { a = nan }', "it is NaN"),
+        ('kind = "hash"\nsets = {}', "split.sets"),
+        ('kind = "hash"\nsets = { a = 0 }', "split.sets.a must be > 0, got 0"),
+        ('kind = "hash"\nsets = { a = true }', "split.sets.a must be a number, got true"),
+        ('kind = "hash"\nsets = { a = nan }', "got NaN"),
         ('kind = "hash"\nseed = -1\nsets = { a = 1 }', "seed"),
         ('kind = "hash"\nsets = { a = 1 }\ndates = 1', "dates"),
-        ('kind = "player"', "Field required"),
+        ('kind = "player"', "is missing"),
         ('kind = "moon"\nsets = { a = 1 }', "'hash', 'player', 'date', 'archive', 'list'"),
         ('kind = "date"\nsets = { a = [2016-01-01, 2015-01-01] }', "'a' ends before it begins"),
         ('kind = "date"\nsets = { a = [2016-01-01, 2016-02-01], b = [2015-01-01, 2016-01-01] }', "overlap"),
-        ('kind = "date"\nsets = { a = [2016-01-01] }', "Field required"),
-        ('kind = "date"\nsets = { a = [2016, 2017] }', "valid date"),
-        ('kind = "archive"\nsets = { a = "KGS*" }', "valid list"),
-        ('kind = "list"\nsets = { a = 1 }', "valid string"),
+        ('kind = "date"\nsets = { a = [2016-01-01] }', "is missing"),
+        ('kind = "date"\nsets = { a = [2016, 2017] }', "must be a date"),
+        ('kind = "archive"\nsets = { a = "KGS*" }', "must be a list"),
+        ('kind = "list"\nsets = { a = 1 }', "must be text"),
     ],
 )
 def test_invalid_tables(text, message):
@@ -242,7 +242,7 @@ def test_each_game_is_in_its_set_in_order(tmp_path: Path) -> None:
     assert (report.unset, report.dropped, report.read) == (0, 40, 400)
     about = open_catalogue(tmp_path / "sets" / "test.parquet").metadata
     assert (about["set"], about["split"]["split"]["seed"]) == ("test", 3)
-    assert about["of"] == [{"name": "a.parquet", "blake3": hash_file(path), "about": {"read": 400}}]
+    assert about["of"] == [{"blake3": hash_file(path), "about": {"read": 400}}]
     by = HashSplit(kind="hash", sets={"train": 2.0, "validation": 5.0, "test": 5.0}, seed=3)
     assert list(split(path, tmp_path / "again", by=by).sets.values()) == list(report.sets.values())
 
@@ -267,8 +267,8 @@ def test_command_prints_the_output(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ("split.sets={}", "split hash: split.hash.sets: Dictionary should have at least 1 item"),
-        ("split.kind=moon", "split hash: split: Input tag 'moon'"),
+        ("split.sets={}", "split hash: split.sets must be 1 or more values, got {}"),
+        ("split.kind=moon", "split hash: split.kind must be 'hash', 'player', 'date', 'archive', 'list', got \"moon\""),
         ('split.sets={"../x"=1.0}', "set '../x' of split hash is not a valid file name"),
     ],
 )

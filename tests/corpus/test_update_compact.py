@@ -145,7 +145,9 @@ def test_readers_beside_it(sources: list[Path], tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr(partitions, "_check_partitions", check_late)
     assert open_catalogue(path).partitions != earlier.partitions
-    with pytest.raises(FormatError, match="was removed while the catalogue was read, as kifu compact does; try again"):
+    with pytest.raises(
+        FormatError, match="was removed while the catalogue was read, as merging its partitions does; try again"
+    ):
         list(earlier.batches())
 
 
@@ -153,7 +155,7 @@ def test_readers_beside_it(sources: list[Path], tmp_path: Path, monkeypatch: pyt
 def test_executor_does_not_matter(sources: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("here", "sent"):
         append(sources, tmp_path / name, clean=rules("games"))
-    done = run("compact", tmp_path / "here", "--jobs", 2)
+    done = run("ingest", "--compact", "-o", tmp_path / "here", "--jobs", 2)
     assert done.code == 0
     assert done.out.startswith(f"{tmp_path / 'here'}: partitions: 12 before, 7 now; 43 games = ")
     monkeypatch.setattr(update, "make_executor", SerializingExecutor)

@@ -114,11 +114,11 @@ def test_invalid_archives(plain, change):
     damage(table)
 
 
-@pytest.mark.parametrize("key", list(Manifest.__dataclass_fields__))
+@pytest.mark.parametrize("key", sorted({*Manifest.__dataclass_fields__} - {"index"}))  # which 0.17 did not write
 def test_every_value_is_required(plain, key):
     table, damage = plain
     del table[key]
-    assert damage(table).endswith(f"{key}: Field required")
+    assert damage(table).endswith(f"{key} is missing")
 
 
 @given(st.binary(max_size=100))

@@ -76,20 +76,20 @@ def test_errors_of_other_readers_name_the_reader(tmp_path: Path) -> None:
     for reader in (kifu.open, lambda path: kifu.load(path, "seven")):
         with pytest.raises(FormatError, match=r"as tokens, not planes: use kifu\.datasets\.tokens\.open_tokens"):
             reader(path)
-    failed = run("inspect", path, "--row", 1)
+    failed = run("show", path, "--row", 1)
     assert (failed.code, failed.err) == (
         2, [f"kifu: {path} has games as tokens, not planes: use kifu.datasets.tokens.open_tokens"],
     )  # fmt: skip
 
 
 def test_inspect_shows_counts_and_a_game(tmp_path: Path) -> None:
-    shown = run("inspect", write(tmp_path / "train")).out
+    shown = run("show", write(tmp_path / "train")).out
     assert "games       4\n" in shown
     assert "tokens      22; 8 of them points and passes\n" in shown
     assert "komi        6.5: 2, other: 2\n" in shown
     assert "game 0      begin, komi 6.5, A19, B19, pass, end\n" in shown
     assert "manifest    none\n" in shown
-    assert "games       0\n" in run("inspect", write(tmp_path / "none", parts=0)).out
+    assert "games       0\n" in run("show", write(tmp_path / "none", parts=0)).out
 
 
 def change_index(path: Path, **changes: Any) -> None:
@@ -102,7 +102,7 @@ def change_index(path: Path, **changes: Any) -> None:
     [
         ({"format": "tokens@2"}, "lists format 'tokens@2', expected 'tokens@1'"),
         ({"games": 5}, "offsets.npy does not begin with the header"),
-        ({"tokens": -1}, "tokens: Input should be greater"),
+        ({"tokens": -1}, "tokens must be >="),
         ({"width": 300}, "board size 300 x 19"),
         ({"metadata": ["elo"]}, "'elo'"),
         ({"vocabulary": ["a"]}, "lists another vocabulary"),
@@ -126,7 +126,7 @@ def test_damaged_files(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="No such file"):
         open_tokens(path)
     (path / "tokens.npy").write_bytes(whole[:-4] + b"\x00\xff\xff\xff")
-    failed = run("inspect", path)
+    failed = run("show", path)
     assert failed.code == 2
     assert "tokens must be below 669, got 65535" in failed.err[-1]
     offsets = np.load(path / "offsets.npy")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -36,7 +35,6 @@ COMMANDS: dict[str, Callable[[Path, Path], list[object]]] = {
     "stats": lambda games, out: ["stats", games / CATALOGUE, "--json", out / "new.json"],
     "audit": lambda games, out: ["audit", games / CATALOGUE, games / "part.parquet", "--json", out / "new.json"],
     "annotate": lambda games, out: ["annotate", games / "part.parquet", "-o", out / "new.parquet"],
-    "index": lambda games, out: ["index", shutil.copy(games / CATALOGUE, out / "new.parquet")],
 }
 
 

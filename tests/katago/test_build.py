@@ -287,8 +287,8 @@ def test_command(kgs: Path, tmp_path: Path) -> None:
     refused = run("build", "katago", kgs, "--output", tmp_path, "--index", "page.html")
     assert (refused.code, refused.out) == (2, "")
     assert "no option index" in refused.err[0]
-    assert "katago" in run("recipes").out
-    assert run("recipes", "katago").out.startswith("# Training files for KataGo")
+    assert "katago" in run("list", "recipes").out
+    assert run("list", "recipes", "katago").out.startswith("# Training files for KataGo")
 
 
 def test_the_tutorial_mentions_every_option_and_drop_reason() -> None:

@@ -461,7 +461,7 @@ def test_only_requested_rows_are_decompressed(tmp_path):
 
 def test_inspect_summarizes_a_folder(tmp_path):
     folder = write(tmp_path / "set", ROWS, rows_per_file=20)
-    text = run("inspect", folder).out
+    text = run("show", folder).out
     assert "57 in 3 files of 3 games" in text
     assert "metadataInputNC" in text
     assert "move 1, next move 0" in text
@@ -558,7 +558,7 @@ def test_a_row_is_shown_on_a_board_of_its_size(tmp_path):
 
 def test_a_row_can_be_drawn(tmp_path):
     folder = write(tmp_path / "set", ROWS)
-    done = run("inspect", folder, "--row", 3, "-o", tmp_path / "row.svg")
+    done = run("show", folder, "--row", 3, "-o", tmp_path / "row.svg")
     assert done.code == 0
     assert (tmp_path / "row.svg").stat().st_size > 1000
 

@@ -14,7 +14,7 @@ from blake3 import blake3
 
 import evaluated
 import kifu
-from commands import run
+from commands import is_error, run
 from kata_nets import small_net
 from kgs_archives import archive, members, record
 from kifu.corpus.catalogue import open_catalogue
@@ -108,7 +108,7 @@ def test_packaged_sets_are_drawn_by_their_rule(name: str, shared: Path) -> None:
         ({"digest": f'"{"0" * 64}"'}, "hashes: 24 games with the digest"),
         ({"games": 23}, "hashes: 24 games with the digest"),
         ({"hashes": '"?"'}, "hashes: "),
-        ({"windows": '"decade"'}, "windows: "),
+        ({"windows": '"decade"'}, "windows must be 'day', 'week' or 'month'"),
     ],
 )
 def test_damaged_definitions(changes: dict[str, object], message: str, source: Path, tmp_path: Path) -> None:
@@ -343,14 +343,23 @@ def test_results_are_compared(source: Path, tiny_set: learn.benchmark.BenchmarkS
     hostile = tiny_net(tmp_path / "a|b<i>.safetensors", size=19, games=[2], seed=3)
     for path, name in ((net, "a"), (hostile, "b")):
         result = run(
-            "benchmark", "--net", path, source, "--json", tmp_path / f"{name}.json", "-o", tmp_path / f"{name}.md"
+            "evaluate",
+            "--set",
+            "all",
+            "--net",
+            path,
+            source,
+            "--json",
+            tmp_path / f"{name}.json",
+            "-o",
+            tmp_path / f"{name}.md",
         )
         assert result.code == 0, result.err
         assert "360 positions of 24 of 24 games" in result.out
         assert max(map(len, result.out.splitlines())) <= 80
     read = [learn.results.read_results(tmp_path / f"{name}.json") for name in "ab"]
     assert read == [learn.benchmark.benchmark([path], source) for path in (net, hostile)]
-    result = run("benchmark", "--compare", tmp_path / "a.json", tmp_path / "b.json", "-o", tmp_path / "page.md")
+    result = run("evaluate", "--compare", tmp_path / "a.json", tmp_path / "b.json", "-o", tmp_path / "page.md")
     assert result.code == 0, result.err
     page = (tmp_path / "page.md").read_text()
     assert result.out.rstrip() == page.rstrip()
@@ -362,29 +371,33 @@ def test_results_are_compared(source: Path, tiny_set: learn.benchmark.BenchmarkS
 def test_sets_are_listed() -> None:
     name = "kgs-2018q4@1"
     each = learn.benchmark.load_set(name)
-    listing = run("benchmark", "--list", "kgs-2018q4").out
+    listing = run("list", "sets", "kgs-2018q4").out
     assert blake3(listing.encode()).hexdigest() == each.digest
-    lines = [line.split() for line in run("benchmark").out.splitlines()]
+    lines = [line.split() for line in run("list", "sets").out.splitlines()]
     assert [name, "800", "KGS,", "October", "and", "November", "2018", each.digest[:12]] in lines
     assert [line[0] for line in lines[1:]] == learn.benchmark.set_names()
+
+
+def test_an_unknown_set_is_not_listed() -> None:
+    is_error(run("list", "sets", "2018q4"), "unknown benchmark set '2018q4'")
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["{source}", "--sets", "kgs"], "unknown benchmark set 'kgs'"),
-        (["--list", "2018q4"], "unknown benchmark set '2018q4'"),
-        (["{source}", "--sets", "kgs-2003"], "holds no game of kgs-2003@1"),
-        (["--net", "{net9}", "{source}"], "9 x 9"),
-        (["nothing.parquet"], "nothing.parquet"),
-        (["--compare"], "no results to compare"),
+        (["{source}", "--set", "kgs"], "unknown benchmark set 'kgs'"),
+        (["{source}", "--set", "kgs-2003"], "holds no game of kgs-2003@1"),
+        (["--net", "{net9}", "{source}", "--set", "all"], "9 x 9"),
+        (["nothing.parquet", "--set", "all"], "nothing.parquet"),
+        (["{source}", "--set", "all", "--legal"], "--legal cannot be combined with --set"),
+        (["{source}", "-o", "page.md"], "-o page.md needs --set or --compare"),
         (["--compare", "nothing.json"], "cannot read nothing.json"),
-        (["--compare", "{source}"], "does not hold results of kifu benchmark"),
+        (["--compare", "{source}"], "does not hold results of kifu evaluate --set"),
     ],
 )
 def test_bad_input(arguments: list[str], message: str, source: Path, tmp_path: Path) -> None:
     places = {"source": str(source), "net9": str(tiny_net(tmp_path / "nine.safetensors", "blog", "one-plane"))}
-    result = run("benchmark", *(each.format(**places) for each in arguments))
+    result = run("evaluate", *(each.format(**places) for each in arguments))
     *begun, line = result.err
     assert (result.code, result.out) == (2, "")
     assert all(each.startswith("reading games") for each in begun)

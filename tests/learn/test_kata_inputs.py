@@ -186,7 +186,7 @@ def test_commands(nets, tmp_path, name):
     ).stdout.split()
     assert len(moves) == 4
     with evaluated.only_sets_of(nets):
-        found = json.loads(done("benchmark", nets / "set", "--net", net, "--json", "-"))
+        found = json.loads(done("evaluate", nets / "set", "--set", "all", "--net", net, "--json", "-"))
     assert found["sets"][0]["positions"] == 2 * learn.benchmark.PER_GAME
     with serving(Site([games], [str(net)])) as site:
         line = {"width": 9, "height": 9, "moves": [40]}

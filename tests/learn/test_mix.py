@@ -165,7 +165,7 @@ def test_the_file(folder):
     assert figures["plain"]["value"] is None
     assert figures["fitted"]["value"] <= figures["equal weights"]["value"]
     assert [row[1] for row in (mix["value"]["common"], *mix["value"]["phases"])] == [0, 0, 0, 0]
-    shown = run("inspect", folder / "people.mix").out
+    shown = run("show", folder / "people.mix").out
     assert f"{mix['positions']} positions of 8 games, {mix['accounts']} players" in shown
     again = ("evaluate", folder / "games.parquet", "--net", folder / "people.mix", "--legal")
     is_error(run(*again), "people was trained on or validated with 8 of 8 games")
@@ -199,17 +199,17 @@ def test_damaged_files(folder, key, value, words):
     """One line, whatever the file holds; nothing outside its folder is opened."""
     mix = json.loads(read_small(folder / "people.mix")) | {key: value}
     (folder / "bad.mix").write_text(json.dumps(mix))
-    for command in (("inspect", folder / "bad.mix"), ("gtp", "--net", folder / "bad.mix")):
+    for command in (("show", folder / "bad.mix"), ("gtp", "--net", folder / "bad.mix")):
         is_error(run(*command), words)
 
 
 def test_changed_nets(folder, tmp_path):
     (tmp_path / "people.mix").write_bytes((folder / "people.mix").read_bytes())
-    is_error(run("inspect", tmp_path / "people.mix"), "is a mixture with full.safetensors, which is not beside it")
+    is_error(run("show", tmp_path / "people.mix"), "is a mixture with full.safetensors, which is not beside it")
     tiny_net(tmp_path / "full.safetensors", passes=True, seed=9)
     for name in ("plain", "other"):
         (tmp_path / f"{name}.safetensors").write_bytes((folder / f"{name}.safetensors").read_bytes())
-    is_error(run("inspect", tmp_path / "people.mix"), "is a mixture with another full.safetensors")
+    is_error(run("show", tmp_path / "people.mix"), "is a mixture with another full.safetensors")
     command = ("mix", folder / "games.parquet", "--net", "human")
     is_error(run(*command, *given(folder, "full"), "-o", tmp_path / "x.mix"), "must be in the folder of its nets")
     is_error(run(*command, "--net", "small", "-o", tmp_path / "x.json"), "must end in .mix")

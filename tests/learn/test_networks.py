@@ -406,7 +406,7 @@ def test_the_largest_and_the_smallest_nets():
 # training
 
 
-def one_step(net: learn.networks.Network, optimiser: torch.optim.Optimizer) -> None:
+def one_step(net: learn.networks.Network, optimizer: torch.optim.Optimizer) -> None:
     net.train()
     output = ask(net, random_planes(net, 4))
     moves = torch.arange(4) % net.config.moves
@@ -419,7 +419,7 @@ def one_step(net: learn.networks.Network, optimiser: torch.optim.Optimizer) -> N
         assert torch.isfinite(weight.grad).all(), name
     assert sum(bool((weight.grad != 0).any()) for weight in net.parameters()) > 0.7 * len(list(net.parameters()))
     before = [weight.clone() for weight in net.parameters()]
-    optimiser.step()
+    optimizer.step()
     assert all(torch.isfinite(weight).all() for weight in net.parameters())
     assert not all(torch.equal(a, b) for a, b in zip(before, net.parameters(), strict=True))
 
@@ -576,19 +576,19 @@ def test_a_score_head_gives_a_lead_and_a_deviation_in_points(heads):
 
 
 def test_the_command_lists_nets():
-    done = run("nets")
+    done = run("list", "nets")
     assert (done.code, done.err) == (0, [])
     names = [*learn.registry.NETS, learn.registry.RESIDUAL, learn.registry.KATA]
     assert [line.split()[0] for line in done.out.splitlines()] == names
     assert "4.4 M parameters, 65.2 M FLOPs" in done.out
-    small = run("nets", "--board", "9x9", "--planes", "seven").out
+    small = run("list", "nets", "--board", "9x9", "--planes", "seven").out
     assert all(line.split()[0] in names for line in small.splitlines())
     assert small != done.out
 
 
 @pytest.mark.parametrize("name", [*NET_NAMES, "b6c64"])
 def test_the_command_shows_layers(name):
-    done = run("nets", name, "--planes", "eleven", "--board", "9x7")
+    done = run("list", "nets", name, "--planes", "eleven", "--board", "9x7")
     assert (done.code, done.err) == (0, [])
     assert done.out.startswith(f"# {name}\n")
     assert f"| total | | | {learn.registry.count_net(name, 'eleven', 9, 7).parameters:,} |" in done.out
@@ -606,7 +606,7 @@ def test_the_command_shows_layers(name):
     ],
 )
 def test_errors_of_the_command(arguments, words):
-    done = run("nets", *arguments)
+    done = run("list", "nets", *arguments)
     assert (done.code, done.out, len(done.err)) == (2, "", 1)
     assert words in done.err[0]
 
@@ -615,7 +615,7 @@ def test_errors_of_the_command(arguments, words):
 def test_help_does_not_load_torch():
     code = (
         "import sys\nfrom kifu.cli import app\n"
-        "try: app(['nets', '--help'])\nexcept SystemExit: print([m for m in ('torch', 'numba') if m in sys.modules])"
+        "try: app(['list', '--help'])\nexcept SystemExit: print([m for m in ('torch', 'numba') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
     assert done.stdout.splitlines()[-1] == "[]"

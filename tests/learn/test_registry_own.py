@@ -98,7 +98,7 @@ def test_commands_take_a_path_with_a_class(folder: Path) -> None:
     assert run("export", named, "-o", "net.onnx", "--dry-run").code == 0
     forget()
     assert run("evaluate", "--net", named, game, "--overlap", "keep").code == 0
-    assert parse_command(named)[1:] == ["-P", "-m", "kifu.cli", "gtp", "--net", named, "--rules", "chinese"]
+    assert parse_command(named)[1:] == ["-P", "-m", "kifu", "gtp", "--net", named, "--rules", "chinese"]
     done = run("predict", "--net", "net.safetensors@my_module:Other", game)
     assert done.err == ["kifu: net 'my_module:Other': module my_module has no class 'Other'"]
 
@@ -122,7 +122,7 @@ def test_an_existing_path_may_contain_a_class_name(folder: Path) -> None:
 
 
 def test_the_layers_of_a_class_are_listed(folder: Path) -> None:
-    done = run("nets", NAME, "--planes", "clark8", "--board", "9x9")
+    done = run("list", "nets", NAME, "--planes", "clark8", "--board", "9x9")
     assert done.code == 0
     assert "| stem | Conv2d | 32 x 9 x 9 | 2,336 | 373,248 |" in done.out
     write(
@@ -179,7 +179,7 @@ def test_no_file_imports_a_module(folder: Path, monkeypatch: pytest.MonkeyPatch)
     write("from pathlib import Path\nPath('imported').touch()\n" + TEMPLATE)
     monkeypatch.syspath_prepend(folder)
     Path("game.sgf").write_text("(;SZ[9];B[ee])")
-    done = run("inspect", "net.safetensors")
+    done = run("show", "net.safetensors")
     assert done.code == 0
     assert "11,329 with buffers; class not imported" in done.out
     for command in (
@@ -256,7 +256,7 @@ def test_errors_name_the_class_and_the_line(message: str, folder: Path) -> None:
 
 @pytest.mark.parametrize("name", ["my_module:", ":MyNet", "my-module:MyNet", "my_module:MyNet()", "../my_module:MyNet"])
 def test_malformed_names_are_rejected(name: str, folder: Path) -> None:
-    done = run("nets", name)
+    done = run("list", "nets", name)
     assert done.code == 2
     assert done.err == [f"kifu: net {name!r} must be a module and a class, such as my_module:MyNet"]
     assert "my_module" not in sys.modules

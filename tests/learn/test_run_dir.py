@@ -177,13 +177,13 @@ def test_the_state_of_an_optimizer_takes_the_layout_of_its_parameters(stopped: P
     """A fused kernel that met another layout would read and write beyond the array."""
     recipe = tiny()
     network = learn.loss.make_policy_module(recipe).network
-    optimizer = learn.optim.make_optimizer(network, recipe.optimiser)
+    optimizer = learn.optim.make_optimizer(network, recipe.optimizer)
     saved = checkpoint(stopped)["optimizer_states"][0]
     saved["param_groups"][0]["betas"] = "text"
     for values in saved["state"].values():
         values["exp_avg"] = values["exp_avg"].flatten()[:1].expand(values["exp_avg"].numel()).view_as(values["exp_avg"])
     learn.optim.restore_optimizer(optimizer, saved)
-    assert optimizer.param_groups[0]["betas"] == recipe.optimiser.betas
+    assert optimizer.param_groups[0]["betas"] == recipe.optimizer.betas
     for parameter, values in optimizer.state.items():
         assert values["exp_avg"].stride() == parameter.stride()
     for values in saved["state"].values():

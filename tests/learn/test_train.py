@@ -63,8 +63,8 @@ def test_32_positions_are_learned_completely(changes: dict[str, Any], lr: float,
     points = random.Random(1).sample(range(81), 32)
     moves = "".join(f";{'BW'[k % 2]}[{to_sgf(point, 9)}]" for k, point in enumerate(points))
     (tmp_path / "game.sgf").write_text(f"(;SZ[9]BR[4d]WR[5d]{moves})")
-    optimiser = {"kind": "adamw", "lr": lr}
-    recipe = tiny(board="9x9", validation=0, batch_size=32, augment=False, optimiser=optimiser, **changes)
+    optimizer = {"kind": "adamw", "lr": lr}
+    recipe = tiny(board="9x9", validation=0, batch_size=32, augment=False, optimizer=optimizer, **changes)
     result = learn.train.train(recipe, [tmp_path / "game.sgf"], tmp_path / "run")
     assert result.counts["epoch_batches"] == 1
     assert result.last["top1"] == result.last["top5"] == 1.0
@@ -76,7 +76,7 @@ def test_32_positions_are_learned_completely(changes: dict[str, Any], lr: float,
 def test_a_net_with_outputs_for_each_colour_learns_the_moves_of_both() -> None:
     """16 boards, each before a move of Black and before another one of White; the planes do not tell them apart."""
     changes = {"net": "maddison", "planes": "black+white", "board": "5x5", "init": "he-normal", "inputs": ["colour"]}
-    recipe = tiny(**changes, optimiser={"kind": "adamw", "lr": 0.0005})
+    recipe = tiny(**changes, optimizer={"kind": "adamw", "lr": 0.0005})
     chance = torch.Generator().manual_seed(1)
     planes = torch.rand(16, 2, 5, 5, generator=chance).round().repeat(2, 1, 1, 1)
     black = torch.randint(25, (16,), generator=chance)
@@ -86,7 +86,7 @@ def test_a_net_with_outputs_for_each_colour_learns_the_moves_of_both() -> None:
     right = {}
     for shuffled in (False, True):
         module = learn.loss.make_policy_module(recipe)
-        optimizer = learn.optim.make_optimizer(module.network, recipe.optimiser)
+        optimizer = learn.optim.make_optimizer(module.network, recipe.optimizer)
         for _ in range(15):
             colours = to_move[torch.randperm(32, generator=chance)] if shuffled else to_move
             result = module(learn.data.TrainingBatch(planes, moves, globals=colours))
@@ -138,9 +138,9 @@ SMALL_STEPS = {"sgd": 1e-4, "adagrad": 1e-5, "adadelta": 0.1, "adamw": 1e-5, "mu
 
 @pytest.mark.parametrize("net", NET_NAMES)
 @pytest.mark.parametrize("kind", SMALL_STEPS)
-def test_a_step_of_every_optimiser_lowers_the_loss_of_every_net(net: str, kind: str) -> None:
-    optimiser = {"kind": kind, "lr": SMALL_STEPS[kind]}
-    recipe = tiny(net=net, inputs=inputs_of(net), planes="own+opp", board="5x5", optimiser=optimiser, init="he-normal")
+def test_a_step_of_every_optimizer_lowers_the_loss_of_every_net(net: str, kind: str) -> None:
+    optimizer = {"kind": kind, "lr": SMALL_STEPS[kind]}
+    recipe = tiny(net=net, inputs=inputs_of(net), planes="own+opp", board="5x5", optimizer=optimizer, init="he-normal")
     module = module_of(recipe)
     chance = torch.Generator().manual_seed(1)
     batch = learn.data.TrainingBatch(
@@ -148,7 +148,7 @@ def test_a_step_of_every_optimiser_lowers_the_loss_of_every_net(net: str, kind: 
         torch.randint(25, (32,), generator=chance),
         globals=global_values(module.network, 32),
     )
-    optimizer = learn.optim.make_optimizer(module.network, recipe.optimiser)
+    optimizer = learn.optim.make_optimizer(module.network, recipe.optimizer)
     module.eval()  # what is dropped out would hide what is learned
     before = module(batch).loss
     before.backward()
@@ -231,11 +231,11 @@ def test_ties_are_ranked_as_by_argmax() -> None:
 
 @pytest.mark.parametrize("net", ["b1c8", "maddison"])
 def test_adamw_decays_matrices_only(net: str) -> None:
-    recipe = tiny(net=net, inputs=inputs_of(net), optimiser={"kind": "adamw", "lr": 0.1, "weight_decay": 0.5})
+    recipe = tiny(net=net, inputs=inputs_of(net), optimizer={"kind": "adamw", "lr": 0.1, "weight_decay": 0.5})
     network = module_of(recipe).network
     for value in network.parameters():
         torch.nn.init.normal_(value)
-    optimizer = learn.optim.make_optimizer(network, recipe.optimiser)
+    optimizer = learn.optim.make_optimizer(network, recipe.optimizer)
     before = {name: value.detach().clone() for name, value in network.named_parameters()}
     for value in network.parameters():
         value.grad = torch.zeros_like(value)
@@ -480,7 +480,7 @@ def test_a_saved_net_has_its_validation_loss(games: Path, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("changes", "end", "averaged"),
     [
-        ({"steps": 60, "average": 0.95, "optimiser": {"kind": "adamw", "lr": 0.03}}, "60 steps done", True),
+        ({"steps": 60, "average": 0.95, "optimizer": {"kind": "adamw", "lr": 0.03}}, "60 steps done", True),
         *slow(({"steps": 40, "average": 0.9}, "40 steps done", False)),  # the average lags behind
         ({"steps": 99, "average": 0.5, "patience": 1, "validate_steps": 9}, "1 validations without a lower loss", None),
     ],
@@ -524,7 +524,7 @@ def test_without_validation_the_last_net_is_the_best(games: Path, tmp_path: Path
 @pytest.mark.slow
 def test_patience_ends_a_run(games: Path, tmp_path: Path) -> None:
     """On random moves, training makes the validation worse."""
-    recipe = tiny(steps=300, validate_steps=5, patience=2, optimiser={"kind": "adamw", "lr": 0.05})
+    recipe = tiny(steps=300, validate_steps=5, patience=2, optimizer={"kind": "adamw", "lr": 0.05})
     result = learn.train.train(recipe, [games], tmp_path)
     assert (result.state, result.reason) == ("finished", "2 validations without a lower loss")
     rows = [row for row in learn.run_dir.read_metrics(tmp_path / "metrics.csv") if "validation_loss" in row]
@@ -619,8 +619,8 @@ def test_runs_that_cannot_be_resumed(games: Path, sample: Path, tmp_path: Path) 
         learn.train.train(tiny(), [games], run)
     with pytest.raises(RecipeError, match="is not finished; --resume continues it"):
         learn.train.train(tiny(), [games], run)
-    with pytest.raises(RecipeError, match=r"cannot be resumed: recipe.optimiser.lr was 0.01, now 0.02"):
-        learn.train.train(tiny(optimiser={"kind": "adamw", "lr": 0.02}), [games], run, resume=True)
+    with pytest.raises(RecipeError, match=r"cannot be resumed: recipe.optimizer.lr was 0.01, now 0.02"):
+        learn.train.train(tiny(optimizer={"kind": "adamw", "lr": 0.02}), [games], run, resume=True)
     with pytest.raises(RecipeError, match=r"cannot be resumed: inputs.train was .*games.parquet"):
         learn.train.train(tiny(), [sample], run, resume=True)
     whole = checkpoint(run)
@@ -669,8 +669,8 @@ def test_a_nan_loss_stops_the_run(games: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_divergence_is_reported(games: Path, tmp_path: Path) -> None:
-    recipe = tiny(net="book-small", planes="own+opp", steps=8, optimiser={"kind": "sgd", "lr": 1e6}, batch_size=16)
-    with pytest.raises(RecipeError, match=r"\(lr 1e\+06\); try a lower optimiser.lr, or clip; there is no checkpoint"):
+    recipe = tiny(net="book-small", planes="own+opp", steps=8, optimizer={"kind": "sgd", "lr": 1e6}, batch_size=16)
+    with pytest.raises(RecipeError, match=r"\(lr 1e\+06\); try a lower optimizer.lr, or clip; there is no checkpoint"):
         learn.train.train(recipe, [games], tmp_path)
     assert not list(tmp_path.glob("*.safetensors"))
 

@@ -46,12 +46,12 @@ FULL = {"average": 0.9, "clip": 1.0, "schedule": {"kind": "cosine", "warm_up": 0
 @pytest.mark.parametrize(
     ("changes", "at"),
     [
-        ({"optimiser": {"kind": "adadelta"}, "heads": {"value": 1.0}, "positions": {"per_game": 25}}, (3, 20)),
+        ({"optimizer": {"kind": "adadelta"}, "heads": {"value": 1.0}, "positions": {"per_game": 25}}, (3, 20)),
         *slow(
-            ({"optimiser": {"kind": "adamw"}, "precision": "bfloat16"}, (9, 10)),
-            ({"optimiser": {"kind": "sgd", "lr": 0.1, "momentum": 0.9, "decay": 0.01}}, (7,)),
-            ({"optimiser": {"kind": "adagrad"}}, (14,)),
-            ({"optimiser": {"kind": "muon"}, "precision": "bfloat16"}, (10,)),
+            ({"optimizer": {"kind": "adamw"}, "precision": "bfloat16"}, (9, 10)),
+            ({"optimizer": {"kind": "sgd", "lr": 0.1, "momentum": 0.9, "decay": 0.01}}, (7,)),
+            ({"optimizer": {"kind": "adagrad"}}, (14,)),
+            ({"optimizer": {"kind": "muon"}, "precision": "bfloat16"}, (10,)),
             ({"net": "blog", "planes": "own+opp", "average": 0.0, "batch_size": 8, "steps": 6}, (4,)),
         ),
     ],
@@ -519,7 +519,7 @@ def test_nets_compute_in_bfloat16_where_it_is_fast(avx512_bf16: bool, tmp_path: 
 @pytest.mark.parametrize("avx512_bf16", [False, True])
 def test_training_in_bfloat16_where_it_is_fast(avx512_bf16: bool, tmp_path: Path) -> None:
     games = make(tmp_path)
-    changes = {"optimiser": {"kind": "muon"}, "steps": 4, "planes": "own+opp"}
+    changes = {"optimizer": {"kind": "muon"}, "steps": 4, "planes": "own+opp"}
     with processor(avx512_bf16=avx512_bf16):
         exact, near = (
             learn.train.train(tiny(precision=precision, **changes), [games], tmp_path / precision)
@@ -631,13 +631,13 @@ def test_a_recipe_is_named_as_its_file_and_complete(name: str) -> None:
 
 @pytest.mark.parametrize(("kind", "lr"), [("adagrad", 0.01), ("adadelta", 1.0), ("sgd", 0.01)])
 def test_the_books_optimizers(kind: str, lr: float) -> None:
-    recipe = load_training("book-small", [f"optimiser.kind={kind}"])
-    assert (recipe.optimiser.kind, recipe.optimiser.lr) == (kind, lr)
+    recipe = load_training("book-small", [f"optimizer.kind={kind}"])
+    assert (recipe.optimizer.kind, recipe.optimizer.lr) == (kind, lr)
 
 
 def test_the_books_sgd_with_decay() -> None:
     """`SGD(lr=0.1, momentum=0.9, decay=0.01)`: section 7.5.1."""
-    table = 'optimiser={kind = "sgd", lr = 0.1, momentum = 0.9, decay = 0.01}'
+    table = 'optimizer={kind = "sgd", lr = 0.1, momentum = 0.9, decay = 0.01}'
     recipe = load_training("book-small", [table])
     assert [recipe.learning_rate(0.5, step) for step in (0, 100, 900)] == [0.1, 0.05, 0.01]
 
@@ -656,14 +656,14 @@ def test_the_books_sgd_with_decay() -> None:
 )
 def test_schedules_at_some_points(schedule: dict, done: tuple[float, ...], parts: tuple[float, ...]) -> None:
     recipe = tiny(schedule=schedule)
-    assert [recipe.learning_rate(x, 10**6) / recipe.optimiser.lr for x in done] == pytest.approx(parts, abs=1e-12)
+    assert [recipe.learning_rate(x, 10**6) / recipe.optimizer.lr for x in done] == pytest.approx(parts, abs=1e-12)
 
 
 @pytest.mark.parametrize("kind", ["constant", "step", "cosine", "one-cycle"])
 def test_schedules_stay_within_bounds(kind: str) -> None:
     table = {"kind": kind, "warm_up": 0.1} | ({"at": [0.3, 0.9]} if kind == "step" else {})
     recipe = tiny(schedule=table)
-    parts = np.array([recipe.learning_rate(x, 10**6) / recipe.optimiser.lr for x in np.linspace(0, 1, 1001)])
+    parts = np.array([recipe.learning_rate(x, 10**6) / recipe.optimizer.lr for x in np.linspace(0, 1, 1001)])
     assert (parts >= 0).all()
     assert (parts <= 1).all()
     assert np.diff(parts).max() <= 0.0101
@@ -679,17 +679,17 @@ def test_warm_up_in_steps() -> None:
     ("changes", "message"),
     [
         ({"batchsize": 3}, r"batchsize: no such key; did you mean 'batch_size'\?"),
-        ({"batch_size": 0}, "batch_size: .* \\(it is 0\\)"),
+        ({"batch_size": 0}, "batch_size must be >= 1, got 0"),
         ({"steps": None}, "one of steps, epochs and max_minutes is required"),
         ({"epochs": 3}, "steps and epochs exclude each other"),
-        ({"optimiser": {"kind": "adam"}}, "optimiser: .*'sgd'"),
-        ({"optimiser": {"kind": "adagrad", "momentum": 0.9}}, "optimiser.momentum: no such key; available: kind, lr"),
-        ({"optimiser": {"kind": "sgd", "where": 1}}, "optimiser.where: no such key; did you mean 'positions.where'"),
+        ({"optimizer": {"kind": "adam"}}, "optimizer.kind must be 'sgd', .* got \"adam\""),
+        ({"optimizer": {"kind": "adagrad", "momentum": 0.9}}, "optimizer.momentum: no such key; available: kind, lr"),
+        ({"optimizer": {"kind": "sgd", "where": 1}}, "optimizer.where: no such key; did you mean 'positions.where'"),
         ({"per_game": 4}, r"recipe tiny: per_game: no such key; did you mean 'positions.per_game'\?"),
-        ({"optimiser": {"kind": "sgd", "lr": -1.0}}, "optimiser.sgd.lr: .* \\(it is -1.0\\)"),
-        ({"optimiser": {"kind": "sgd", "nesterov": True}}, "nesterov needs momentum > 0"),
-        ({"schedule": {"kind": "step"}}, "schedule.step.at: Field required"),
-        ({"schedule": {"kind": "cosine", "end": 2.0}}, "schedule.cosine.end"),
+        ({"optimizer": {"kind": "sgd", "lr": -1.0}}, "optimizer.lr must be > 0, got -1.0"),
+        ({"optimizer": {"kind": "sgd", "nesterov": True}}, "nesterov needs momentum > 0"),
+        ({"schedule": {"kind": "step"}}, "schedule.at is missing"),
+        ({"schedule": {"kind": "cosine", "end": 2.0}}, "schedule.end must be <= 1, got 2.0"),
         ({"precision": "float16"}, "precision"),
         ({"heads": {"komi": 1.0}}, "heads.komi"),
         ({"planes": "sevn"}, "did you mean"),
@@ -730,13 +730,13 @@ def test_commands_refuse_recipes_of_other_kinds(tmp_path: Path) -> None:
 
 
 def test_recipes_are_listed() -> None:
-    lines = run("recipes").out.splitlines()
+    lines = run("list", "recipes").out.splitlines()
     assert {line.split()[0] for line in lines} >= set(OURS)
-    assert run("recipes", "quick-cpu").out == recipe_text("quick-cpu")
+    assert run("list", "recipes", "quick-cpu").out == recipe_text("quick-cpu")
 
 
 def test_a_recipe_as_a_dictionary() -> None:
-    assert tiny().to_dict()["optimiser"] == {
+    assert tiny().to_dict()["optimizer"] == {
         "kind": "adamw", "lr": 0.01, "betas": [0.9, 0.999], "epsilon": 1e-8, "weight_decay": 0.01
     }  # fmt: skip
     assert tiny().to_dict()["net"] == TINY["net"]

@@ -262,10 +262,10 @@ def test_what_cannot_be_started_from(tmp_path: Path) -> None:
         ({"init_from": ""}, "init_from"),
         ({"teacher": {"nets": []}}, r"teacher\.nets"),
         ({"teacher": {"nets": ["nowhere"]}}, "cannot read the net nowhere: No such file or directory"),
-        ({"teacher": {"nets": ["a"], "weight": 1.5}}, r"teacher\.weight: .*\(it is 1\.5\)"),
-        ({"teacher": {"nets": ["a"], "temperature": 0.0}}, r"teacher\.temperature: .*\(it is 0\.0\)"),
+        ({"teacher": {"nets": ["a"], "weight": 1.5}}, r"teacher\.weight must be <= 1, got 1\.5"),
+        ({"teacher": {"nets": ["a"], "temperature": 0.0}}, r"teacher\.temperature must be > 0, got 0\.0"),
         ({"teacher": {"nets": ["a"], "t": 1}}, r"teacher\.t: no such key"),
-        ({"teacher": {}}, r"teacher\.nets: Field required"),
+        ({"teacher": {}}, r"teacher\.nets is missing"),
     ],
 )
 def test_errors_are_one_line(changes: dict[str, Any], message: str, games: Path, tmp_path: Path) -> None:
@@ -300,7 +300,7 @@ def test_paths_are_relative_to_the_recipe_file(games: Path, tmp_path: Path, monk
     a_net(tmp_path / "b.safetensors")
     lines = [
         'kind = "training"', 'name = "my"', 'title = "my"', 'net = "b1c8"', 'planes = "own+opp+last3"', "steps = 1",
-        'init_from = "a.safetensors"', 'optimiser = { kind = "adamw" }',
+        'init_from = "a.safetensors"', 'optimizer = { kind = "adamw" }',
         'teacher = { nets = ["a.safetensors", "b.safetensors"] }',
     ]  # fmt: skip
     (tmp_path / "recipes" / "my.toml").write_text("\n".join(lines))

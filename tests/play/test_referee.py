@@ -322,7 +322,7 @@ def test_command_lines(tmp_path: Path) -> None:
     run.mkdir()
     net = tmp_path / "a b.safetensors"
     net.write_bytes(b"")
-    here = [sys.executable, "-P", "-m", "kifu.cli", "gtp", "--net"]
+    here = [sys.executable, "-P", "-m", "kifu", "gtp", "--net"]
     assert parse_command(str(run)) == [*here, str(run), "--rules", "chinese"]
     assert parse_command(str(net), "japanese") == [*here, str(net), "--rules", "japanese"]
     assert parse_command("small") == [*here, "small", "--rules", "chinese"]

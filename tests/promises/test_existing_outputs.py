@@ -20,7 +20,6 @@ COMMANDS = {  # arguments for the first and for other inputs or options, and the
     "build npy": (f"book-seven {{a}}.parquet {_TRAIN}", f"book-seven {{b}}.parquet {_TRAIN}", "out/train"),
     "build npz": ("katago {a}.parquet -o out --sets train", "katago {b}.parquet -o out --sets train", "out/train"),
     "build seed": (f"agz17 {{a}}.parquet {_TRAIN}", f"agz17 {{a}}.parquet {_TRAIN} --set seed=1", "out/train.parquet"),
-    "index": ("g.parquet", "g.parquet --plies 9", "g.parquet.search"),
     "convert": ("{a}.tar.gz -o out.zip", "{b}.tar.gz -o out.zip", "out.zip"),
     "convert to sgf": ("{a}.tar.gz -o out.sgf.bz2", "{b}.tar.gz -o out.sgf.bz2", "out.sgf.bz2"),
     "annotate": ("{a}.parquet -o out.parquet --net small", "{b}.parquet -o out.parquet --net small", "out.parquet"),
@@ -49,7 +48,7 @@ def call(
         return run(request.param.split()[0], *(other if others else first).format(**inputs).split(), *options)
 
     call_command.path = Path(path)  # type: ignore[attr-defined]
-    call_command.mends = request.param.startswith(("build", "convert", "index"))  # type: ignore[attr-defined]
+    call_command.mends = request.param.startswith(("build", "convert"))  # type: ignore[attr-defined]
     return call_command
 
 

@@ -156,7 +156,7 @@ def test_first_and_last_dates_are_shown(tmp_path: Path, value: int) -> None:
 
 
 COMMANDS = [
-    ["stats", "E"], ["stats", "E", "-o", "OUT.png"], ["show", "E", "--game", "2", "--json", "-"], ["inspect", "E"],
+    ["stats", "E"], ["stats", "E", "-o", "OUT.png"], ["show", "E", "--game", "2", "--json", "-"], ["show", "E"],
     ["query", "FROM games", "E"], ["query", "FROM games", "E", "-o", "OUT.csv"],
     ["query", "FROM games", "E", "-o", "OUT.parquet"],
     ["query", "SELECT *, 1 AS x FROM games", "E", "-o", "OUT.parquet"],

@@ -19,11 +19,10 @@ from unittest import mock
 
 import pyarrow.parquet as pq
 import pytest
-import typer
 
 import kifu
-from commands import run
-from kifu.cli import app, main
+from commands import COMMANDS, run
+from kifu.cli import main
 from kifu.errors import printable
 from kifu.io import read_small
 from kifu.learn import SUFFIX
@@ -34,8 +33,7 @@ from nets import tiny_net
 safetensors = lazy_import("safetensors.torch")
 safe_open = lazy_import("safetensors")
 
-COMMANDS = sorted(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
-LONG = ("benchmark", "build", "evaluate", "explore", "inspect", "match", "nets", "query", "search", "train")
+LONG = ("build", "evaluate", "explore", "list", "match", "query", "search", "show", "train")
 LIE = "kifu: all is well"
 EVIL = f"\x1b]0;owned\x07\x1b[5m\x08\t\x9b5m\u202e\u2028[link=x]:bomb:\r\n{LIE}"
 """A title, blinking text in both spellings, an erased character, reversed and marked-up text, and a forged line."""
@@ -228,7 +226,7 @@ def test_texts_of_other_libraries_are_printable(world: Path) -> None:
         mock.patch.object(logging.root, "handlers", []),
         warnings.catch_warnings(action="always"),
     ):
-        _, err = shown(["show", world / f"{PATH}.zip", "--verbose"], terminal=False)
+        _, err = shown(["show", world / f"{PATH}.zip", "--game", 1, "--verbose"], terminal=False)
     line = EVIL.encode("unicode_escape").decode()
     assert [each for each in err.splitlines() if not each.startswith("  ")] == [
         f"kifu: UserWarning: {line}", line, f"kifu: {line}",
@@ -239,7 +237,7 @@ def test_texts_of_other_libraries_are_printable(world: Path) -> None:
 
 
 def test_a_recipe_is_shown_as_toml(tmp_path: Path) -> None:
-    text = run("recipes", recipe(tmp_path / "x.toml")).out
+    text = run("list", "recipes", recipe(tmp_path / "x.toml")).out
     assert text.startswith("# \\x9b5m\\u202e\n        kind = ")
     assert tomllib.loads(text)["format"] == "parquet"
 
@@ -276,6 +274,15 @@ def ingest(world: Path, out: Path) -> Iterator[Arguments]:
     yield [world / f"{PATH}.zip", "-o", parts, "--clean", EVIL]
     yield [world / f"{PATH}.zip", "-o", parts, "--set", f"{EVIL}=1"]
     yield [world / f"{PATH}.zip", "-o", parts, "--engine", EVIL]
+    merged = out / f"merged{EVIL}"
+    run("ingest", world / f"{PATH}.parquet", "-o", merged)
+    yield ["--compact", "-o", merged, "--dry-run"]
+    yield ["--compact", "-o", merged]
+    yield ["--compact", "-o", world / f"{PATH}.parquet"]
+    index = merged / "catalogue.json"
+    for change in ({EVIL: EVIL}, {"parts": [EVIL]}, {"clean": {EVIL: EVIL}}):
+        index.write_text(json.dumps(json.loads(read_small(index)) | change))
+        yield ["--compact", "-o", merged]
 
 
 @case
@@ -322,28 +329,19 @@ def audit(world: Path, out: Path) -> Iterator[Arguments]:
 
 
 @case
-def index(world: Path, out: Path) -> Iterator[Arguments]:
-    parts = out / f"parts{EVIL}"
-    run("ingest", world / f"{PATH}.parquet", "-o", parts)
-    yield [parts, "--dry-run"]
-    yield [parts]
-    yield [out / EVIL]
-
-
-@case
 def search(world: Path, out: Path) -> Iterator[Arguments]:
     games = world / f"{PATH}.parquet"
     (world / f"pattern{PATH}.sgf").write_bytes(record(1, LB=f"aa:{EVIL}"))
     (world / f"pattern{PATH}.txt").write_text(f"{EVIL}: {EVIL}\nX", "utf-8", "surrogatepass")
     for pattern in ("X", "X", EVIL, f"{EVIL}: X/X", f"anchor: {EVIL}/X", f"X/{EVIL}", f"1 at {EVIL}/1"):
-        yield [pattern, games]
+        yield [games, pattern]
     for name in (f"pattern{PATH}.sgf", f"pattern{PATH}.txt", f"{PATH}.parquet"):
-        yield [world / name, games]
-    yield ["X", games, "-o", f"{{out}}/{PATH}.svg", "--hits", f"{{out}}/{EVIL}.parquet"]
-    yield ["X", games, "-o", f"{{out}}/{PATH}.parquet"]
+        yield [games, world / name]
+    yield [games, "X", "-o", f"{{out}}/{PATH}.svg", "--hits", f"{{out}}/{EVIL}.parquet"]
+    yield [games, "X", "-o", f"{{out}}/{PATH}.parquet"]
     for option in ("-o", "--hits", "--anchor", "--next", "--player", "--where", "--years"):
-        yield ["X", games, option, EVIL]
-    yield ["X", games, "--player", f"{EVIL} "]
+        yield [games, "X", option, EVIL]
+    yield [games, "X", "--player", f"{EVIL} "]
 
 
 @case
@@ -363,19 +361,9 @@ def explore(world: Path, out: Path) -> Iterator[Arguments]:
     for option in ("-o", "--player", "--where", "--years", "--board"):
         yield [games, option, EVIL]
     yield [games, "-o", f"{{out}}/{PATH}.svg"]
-
-
-@case
-def compact(world: Path, out: Path) -> Iterator[Arguments]:
     parts = out / f"parts{EVIL}"
-    run("ingest", world / f"{PATH}.parquet", "-o", parts)
-    yield [parts, "--dry-run"]
+    run("ingest", games, "-o", parts)
     yield [parts]
-    yield [world / f"{PATH}.parquet"]
-    index = parts / "catalogue.json"
-    for change in ({EVIL: EVIL}, {"parts": [EVIL]}, {"clean": {EVIL: EVIL}}):
-        index.write_text(json.dumps(json.loads(read_small(index)) | change))
-        yield [parts]
 
 
 def recipe(path: Path) -> Path:
@@ -399,36 +387,11 @@ def build(world: Path, out: Path) -> Iterator[Arguments]:
         yield [world / f"{name}{PATH}.toml", world / f"{PATH}.parquet", "-o", "{out}"]
 
 
-@case
-def ranks(world: Path, out: Path) -> Iterator[Arguments]:
-    yield [EVIL]
-    yield ["3d", "--from", EVIL]
-
-
-@case
-def inspect(world: Path, out: Path) -> Iterator[Arguments]:
-    names = [f"{PATH}.zip", f"records{PATH}", f"{PATH}.parquet", f"net{EVIL}{SUFFIX}", f"net{PATH}{SUFFIX}"]
-    names += [f"keys{SUFFIX}", f"odd{SUFFIX}"]
-    yield from ([world / name] for name in [*names, f"name{PATH}.toml", f"{EVIL}.csv", f"records{PATH}/{PATH}.sgf"])
-    sets = out / PATH
-    run("build", recipe(out / "x.toml"), world / f"{PATH}.parquet", "-o", sets)
-    for path in sets.iterdir():
-        yield [path]
-        yield [path, "--row", 3]
-        yield [path, "--row", 3, "-o", f"{{out}}/{EVIL}.svg"]
-        yield [path, "--row", 999999]
-    (manifest,) = sets.glob("*.manifest.json")
-    whole = json.loads(read_small(manifest))
-    for change in ({"recipe": {"name": EVIL}}, {"set": EVIL, "drops": {EVIL: 0}}, {EVIL: EVIL}, {"format": EVIL}):
-        manifest.write_text(json.dumps(whole | change))
-        yield from ([path] for path in sets.iterdir())
-
-
 def tiny_recipe(folder: Path) -> Path:
     path = folder / "tiny.toml"
     path.write_text(
         'kind = "training"\nname = "x"\ntitle = "x"\nnet = "b1c8"\nplanes = "seven"\nboard = "9x9"\nbatch_size = 8\n'
-        'validation = 0.5\nsteps = 2\n[optimiser]\nkind = "adamw"\nlr = 0.01\n'
+        'validation = 0.5\nsteps = 2\n[optimizer]\nkind = "adamw"\nlr = 0.01\n'
     )
     return path
 
@@ -437,7 +400,7 @@ def tiny_recipe(folder: Path) -> Path:
 def publish(world: Path, out: Path) -> Iterator[Arguments]:
     yield [world / f"{PATH}.parquet", "-o", f"{{out}}/{EVIL}"]
     yield [world / "a.parquet", "-o", f"{{out}}/{PATH}", "--title", EVIL]
-    yield [world / "a.parquet", "-o", "{out}/a", "--licence", EVIL]
+    yield [world / "a.parquet", "-o", "{out}/a", "--license", EVIL]
     yield [world / "a.parquet", "-o", "{out}/a", "--version", EVIL]
     yield [world / "a.parquet", "-o", "{out}/a", "--previous", world / EVIL]
     yield [world / f"{PATH}.zip", "-o", "{out}/a"]
@@ -476,14 +439,8 @@ def evaluate(world: Path, out: Path) -> Iterator[Arguments]:
     yield [world / f"{PATH}.zip", "--net", net, "--positions", 20]
     yield [world / f"{PATH}.parquet", "--net", net, "--overlap", EVIL]
     yield [world / f"{PATH}.parquet", "--net", world / f"odd{SUFFIX}"]
-
-
-@case
-def benchmark(world: Path, out: Path) -> Iterator[Arguments]:
-    net = world / f"net{EVIL}{SUFFIX}"
-    yield [world / f"{PATH}.zip", "--net", net]
-    yield [world / f"{PATH}.parquet", "--net", net, "--sets", EVIL, "-o", f"{{out}}/{EVIL}.md"]
-    yield ["--list", EVIL]
+    yield [world / f"{PATH}.zip", "--net", net, "--set", "all"]
+    yield [world / f"{PATH}.parquet", "--net", net, "--set", EVIL, "-o", f"{{out}}/{EVIL}.md"]
     (out / f"{EVIL}.json").write_text(json.dumps({"version": 1, "kifu": EVIL, "sets": [], EVIL: EVIL}))
     yield ["--compare", out / f"{EVIL}.json"]
 
@@ -576,6 +533,21 @@ def match(world: Path, out: Path) -> Iterator[Arguments]:
 
 @case
 def show(world: Path, out: Path) -> Iterator[Arguments]:
+    names = [f"{PATH}.zip", f"records{PATH}", f"{PATH}.parquet", f"net{EVIL}{SUFFIX}", f"net{PATH}{SUFFIX}"]
+    names += [f"keys{SUFFIX}", f"odd{SUFFIX}"]
+    yield from ([world / name] for name in [*names, f"name{PATH}.toml", f"{EVIL}.csv", f"records{PATH}/{PATH}.sgf"])
+    sets = out / PATH
+    run("build", recipe(out / "x.toml"), world / f"{PATH}.parquet", "-o", sets)
+    for path in sets.iterdir():
+        yield [path]
+        yield [path, "--row", 3]
+        yield [path, "--row", 3, "-o", f"{{out}}/{EVIL}.svg"]
+        yield [path, "--row", 999999]
+    (manifest,) = sets.glob("*.manifest.json")
+    whole = json.loads(read_small(manifest))
+    for change in ({"recipe": {"name": EVIL}}, {"set": EVIL, "drops": {EVIL: 0}}, {EVIL: EVIL}, {"format": EVIL}):
+        manifest.write_text(json.dumps(whole | change))
+        yield from ([path] for path in sets.iterdir())
     for name in (f"{PATH}.zip", f"records{PATH}", f"{PATH}.parquet"):
         for game in (1, 7, 8, 99):
             yield [world / name, "--game", game]
@@ -606,12 +578,11 @@ def demo(world: Path, out: Path) -> Iterator[Arguments]:
     yield ["-o", out, "--time", EVIL]
 
 
-def _named(world: Path, out: Path) -> Iterator[Arguments]:
-    yield from ([name] for name in (EVIL, f"own+{EVIL}", f"own+opp+{EVIL}", f"b1c{EVIL}"))
-
-
-for reference in ("recipes", "planes", "formats", "nets"):
-    CASES[reference] = _named
-CASES["recipes"] = lambda world, out: (
-    [path] for path in [recipe(out / f"{EVIL}.toml"), *(world / f"{name}{PATH}.toml" for name in ("key", "latin"))]
-)
+@case
+def list_(world: Path, out: Path) -> Iterator[Arguments]:
+    yield [EVIL]
+    for kind in ("recipes", "rules", "planes", "formats", "nets", "sets", "ranks"):
+        yield from ([kind, name] for name in (EVIL, f"own+{EVIL}", f"own+opp+{EVIL}", f"b1c{EVIL}"))
+    for path in (recipe(out / f"{EVIL}.toml"), *(world / f"{name}{PATH}.toml" for name in ("key", "latin"))):
+        yield ["recipes", path]
+        yield ["rules", path]

@@ -21,8 +21,8 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 PACKAGES = [
     "errors", "text", "point", "arrays", "registry", "progress", "retry", "process", "assets", "checksums", "io",
     "config", "viz", "download", "compiler", "kernel", "execution", "go", "records",
-    "corpus", "planes", "datasets", "recipes", "katago", "convert", "leaks", "publication", "search", "fetch",
-    "learn", "play", "report", "web", "cli",
+    "corpus", "planes", "datasets", "recipes", "katago", "convert", "leaks", "fetch", "publication", "search",
+    "learn", "play", "report", "web", "cli", "__main__",
 ]  # fmt: skip
 
 NETWORK_LIBRARIES = {"urllib", "urllib3", "http", "socket", "ssl", "requests", "fsspec", "aiohttp"}

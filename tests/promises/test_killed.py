@@ -21,8 +21,8 @@ SAMPLE = sample_path()
 COMMANDS: dict[str, tuple[list[str], str]] = {
     "ingest": ([], f"ingest {SAMPLE} -o corpus"),
     "ingest again": ([f"ingest {SAMPLE} -o corpus"], "ingest {games}.parquet -o corpus"),
-    "compact": ([f"ingest {SAMPLE} -o corpus", "ingest {games}.parquet -o corpus"], "compact corpus"),
-    "index": (["ingest {games}.parquet -o g.parquet"], "index g.parquet"),
+    "compact": ([f"ingest {SAMPLE} -o corpus", "ingest {games}.parquet -o corpus"], "ingest --compact -o corpus"),
+    "index": (["ingest {games}.parquet -o g.parquet"], "explore g.parquet"),
     "split": ([], "split {games}.parquet -o sets"),
     "build ordered": ([], "build book-seven {games}.parquet -o data --set clean=legal --sets train"),
     "build shuffled": ([], "build agz17 {games}.parquet -o data --set clean=legal --sets train"),

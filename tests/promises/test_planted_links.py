@@ -39,8 +39,7 @@ MORE_COMMANDS = [
     "fetch sample -o new",
     "ingest kgs -o new.parquet --clean schraudolph",
     "ingest kgs -o new",
-    "compact corpus",
-    "index games.parquet",
+    "ingest --compact -o corpus",
     "split games.parquet -o new",
     "query 'select * from games' games.parquet -o new.parquet",
     "stats games.parquet -o new.png --json new.json",
@@ -101,7 +100,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert run("fetch", "sample", "-o", folder / "sample").code == 0
     (folder / "mine.toml").write_text(EXAMPLES)
     lines = [f"{key} = {value!r}" for key, value in TINY.items() if not isinstance(value, dict)]
-    lines += ["[optimiser]", *(f"{key} = {value!r}" for key, value in TINY["optimiser"].items())]
+    lines += ["[optimizer]", *(f"{key} = {value!r}" for key, value in TINY["optimizer"].items())]
     (folder / "tiny.toml").write_text("\n".join(lines))
     return folder
 

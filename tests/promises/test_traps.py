@@ -6,10 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-import typer
 
 import sevenzips
-from kifu.cli import app
+from commands import COMMANDS
 from traps import set_traps, sprung
 
 pytestmark = pytest.mark.subprocess
@@ -52,9 +51,9 @@ def test_no_command_imports_a_module_of_the_working_directory(folder: Path, tmp_
     members = [(f"{k}.sgf", record) for k in range(3)]
     (folder / "games.7z").write_bytes(sevenzips.made(members, sevenzips.codecs()["ppmd"]))  # decoded in a process
     commands = [
-        *([name, "--help"] for name in typer.main.get_command(app).commands),  # type: ignore[attr-defined]
+        *([name, "--help"] for name in COMMANDS),
         ["ingest", "games.7z", "-o", "games.parquet", "--clean", "legal"],
-        ["inspect", "games.parquet"],
+        ["show", "games.parquet"],
         ["query", "SELECT count(*) FROM games", "games.parquet"],
         ["stats", "games.parquet"],
     ]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -21,7 +23,7 @@ from kifu.corpus.ingest import ingest
 from kifu.datasets.examples import Batch, concat
 from kifu.datasets.labels import LABELS, MAX_NEXT, find_label
 from kifu.datasets.manifest import find_origin, origins_path, read_manifest
-from kifu.errors import FormatError, RecipeError, SourceError
+from kifu.errors import FormatError, OutputError, RecipeError, SourceError
 from kifu.io import read_small
 from kifu.point import POINT_MASK, WHITE_BIT
 from kifu.recipes.pipeline import build
@@ -203,6 +205,41 @@ def test_sets_of_a_split_have_no_game_in_common(games: Path, tmp_path: Path) -> 
 # The manifest
 
 
+def test_a_number_of_games_is_drawn_by_hash(games: Path, tmp_path: Path) -> None:
+    def mix(x: int) -> int:
+        x = (x + 0x9E3779B97F4A7C15) % 2**64
+        x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+        x = (x ^ x >> 27) * 0x94D049BB133111EB % 2**64
+        return x ^ x >> 31
+
+    (batch,) = open_catalogue(games).batches(("id", "drop"))
+    kept = [key for key, drop in zip(*(batch[name].to_pylist() for name in ("id", "drop"))) if drop is None]
+    drawn = sorted(kept, key=lambda key: mix(key ^ mix(5)))[:9]
+    built = build(recipe(games=9, seed=5, split=SPLIT), games, tmp_path)
+    found = {key for each in built for key in read(each.path).game.tolist()}
+    assert found == {key for _, key, _ in usable(games) if key in drawn}
+    for each in built:
+        assert each.manifest.adds_up()
+        assert each.manifest.elsewhere >= len(kept) - 9
+    (all_of_them,) = build(recipe(games=99), games, tmp_path / "all")
+    assert all_of_them.manifest.kept == len(usable(games))
+
+
+def test_a_build_that_the_disk_has_no_room_for(
+    games: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    (built,) = build(recipe(format="book-npy"), games, tmp_path / "fits")
+    size = built.manifest.bytes
+    foreseen = re.fullmatch(r".*fits: about (\d+\.\d) MB", caplog.messages[-1])
+    assert foreseen is not None
+    assert 0.95 * size < float(foreseen[1]) * 1e6 < 1.1 * size
+    monkeypatch.setattr("kifu.io.shutil.disk_usage", lambda _: mock.Mock(free=size // 2))
+    with pytest.raises(OutputError, match=r"the output takes \d+\.\d MB, but .*full has room for \d+\.\d MB"):
+        build(recipe(format="book-npy"), games, tmp_path / "full")
+    assert not (tmp_path / "full").exists()
+
+
 def test_the_manifest_adds_up_and_tells_where_rows_come_from(games: Path, tmp_path: Path) -> None:
     chosen = recipe(split=SPLIT, positions={"per_game": 9})
     dropped = []
@@ -271,7 +308,7 @@ def test_empty_sets_are_warned_of_or_refused(tmp_path: Path, name: str, caplog: 
         assert not (tmp_path / order).exists()
         one, other = sorted(build(chosen, games, tmp_path / order), key=lambda each: each.manifest.examples)
         assert (one.manifest.examples, len(read(one.path)), other.manifest.examples > 0) == (0, 0, True)
-        assert caplog.messages[-1].startswith(f"{one.path} is empty: 0 examples")
+        assert caplog.messages[-1] == f"set {one.manifest.set} has no examples: 1 games = 0 kept + 1 elsewhere"
 
 
 # Recipes
@@ -306,7 +343,7 @@ ERRORS: list[tuple[dict[str, Any], str]] = [
     ({"labels": ["move", "next1"]}, f"requires k from 2 to {MAX_NEXT}"),
     ({"labels": ["move", "move"]}, "label 'move' is listed twice"),
     ({"labels": ["ply"]}, "at least one label besides"),
-    ({"labels": []}, "labels: Tuple should have at least 1 item"),
+    ({"labels": []}, "labels must be 1 or more values, got []"),
     (
         {"format": "parket"},
         "unknown format 'parket'; did you mean 'parquet'? available: npy@1, book-npy@1, parquet@1, hdf5@2",
@@ -316,7 +353,7 @@ ERRORS: list[tuple[dict[str, Any], str]] = [
     ({"format": "hdf5", "labels": ["result"]}, "hdf5@2 needs the label move; got result"),
     ({"format": "hdf5", "positions": {"passes": True}}, "hdf5@2 cannot store a pass as the next move"),
     ({"format": "hdf5", "planes": "one-plane"}, "hdf5@2 stores planes of 0 and 1 only"),
-    ({"board": "19"}, "board: String should match pattern"),
+    ({"board": "19"}, "board: a board size is like 19x19, got"),
     ({"board": "26x26"}, "26"),
     (
         {"board": "25x25", "planes": "clark8"},
@@ -326,9 +363,9 @@ ERRORS: list[tuple[dict[str, Any], str]] = [
     ({"split": "hsh"}, "unknown split 'hsh'; did you mean 'hash'? available: hash"),
     ({"split": SPLIT, "sets": ["tst"]}, "unknown set 'tst'; did you mean 'test'? available: train, test"),
     ({"split": {"kind": "hash", "sets": {"../x": 1.0}}}, "set name '../x' is not a plain file name"),
-    ({"order": "shufled"}, "order: Input should be 'corpus' or 'shuffled' (it is \"shufled\")"),
+    ({"order": "shufled"}, "order must be 'corpus' or 'shuffled', got \"shufled\""),
     ({"positions": {"per_gme": 3}}, "positions.per_gme"),
-    ({"seed": -1}, "seed: Input should be greater than or equal to 0"),
+    ({"seed": -1}, "seed must be >= 0"),
     ({"lables": ["move"]}, "lables: no such key; did you mean 'labels'?"),
     ({"positions": {"min_pli": 3}}, "positions.min_pli: no such key; did you mean 'positions.min_ply'?"),
 ]
@@ -374,14 +411,14 @@ def test_the_command_line(kgs: Path, tmp_path: Path) -> None:
     made = tmp_path / "out" / "test.parquet"
     assert done.out.startswith(f"{made}: ")
     assert "37 games = " in done.out
-    shown = run("inspect", str(made))
+    shown = run("show", str(made))
     assert shown.code == 0
     assert "planes      own+opp+last3: 5 of 19 x 19, row 0 is the top" in shown.out
     assert "its hashes match" in shown.out
-    row = run("inspect", str(made), "--row", "5")
+    row = run("show", str(made), "--row", "5")
     assert "row 5: X is to move and plays " in row.out
     assert "from games.parquet, row " in row.out
-    drawn = run("inspect", str(made), "--row", "5", "-o", str(tmp_path / "row.svg"))
+    drawn = run("show", str(made), "--row", "5", "-o", str(tmp_path / "row.svg"))
     assert drawn.code == 0
     assert tmp_path.joinpath("row.svg").is_file()
     for wrong in (["--index", "x"], ["--format", "parket"], ["--sets", "tst"]):
@@ -396,7 +433,7 @@ def test_inspect_notices_another_file(games: Path, tmp_path: Path) -> None:
     data = bytearray(labels.read_bytes())
     data[-1] ^= 1
     labels.write_bytes(data)
-    done = run("inspect", str(built.path))
+    done = run("show", str(built.path))
     assert done.code == 2
     assert "labels.npy is damaged: it has other bytes than its manifest lists" in done.err[-1]
 
@@ -411,7 +448,7 @@ def test_inspect_notices_another_file(games: Path, tmp_path: Path) -> None:
 def test_a_row_is_a_board_for_all_sets_that_tell_stones(planes: str, games: Path, tmp_path: Path) -> None:
     (built,) = build(recipe(planes=planes, labels=["move", "next2"]), games, tmp_path)
     (seven,) = build(recipe(labels=["move", "next2"]), games, tmp_path / "seven")
-    shown, expected = (run("inspect", str(path), "--row", "50") for path in (built.path, seven.path))
+    shown, expected = (run("show", str(path), "--row", "50") for path in (built.path, seven.path))
     board, as_seven = shown.out.splitlines()[:20], expected.out.splitlines()[:20]
     if planes in ("eleven", "black+white"):
         assert "X is black; the next move is " in shown.out

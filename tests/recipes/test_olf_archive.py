@@ -149,6 +149,15 @@ def test_what_is_counted(sources: list[Path], tmp_path: Path) -> None:
     assert json.loads((built.path / MANIFEST).read_bytes())["kept"] == 160
 
 
+def test_a_number_of_games(sources: list[Path], tmp_path: Path) -> None:
+    (built,) = pipeline.build(load_recipe("olf-archive", ["games=50"]), sources, tmp_path / "into")
+    m, whole = built.manifest, lines_of(build(sources, tmp_path / "whole"))
+    assert m.adds_up()
+    assert m.elsewhere > 0
+    assert m.kept + sum(m.unsayable.values()) == 50
+    assert all({*lines} <= {*whole[name]} for name, lines in lines_of(built).items())
+
+
 def test_no_line_is_repeated(tmp_path: Path) -> None:
     twins = [sgf(1, f"RE[B+R]{root}") for root in ("EV[one]BR[3d]", "EV[two]PC[here]OT[5x30]RU[Ing]BR[3 dan]")]
     first = build(archive(tmp_path / "in", [*twins, GAMES[0], *twins, sgf(1, "RE[B+R]DT[1996]BR[3d]")]), tmp_path / "a")
@@ -238,7 +247,7 @@ def test_what_is_damaged_is_made_anew(sources: list[Path], tmp_path: Path, harm:
     if how == "gone":
         path.unlink()
     else:
-        lie = data.replace(b'"kept": 160', b'"kept": 161')
+        lie = data.replace(b'"kept":160', b'"kept":161')
         path.write_bytes({"cut": data[:-9], "damaged": data[9:], "lies": lie}[how])
     if what == "manifest":
         with pytest.raises(OutputError, match=r"is not part of this archive|is not an intact output of kifu"):
@@ -331,7 +340,7 @@ def test_the_recipe() -> None:
             "kind must be one of 'examples', 'katago', 'olf-archive', 'tokens', 'training', or left out; got 'heap'",
         ),
         ("clean=none", "unknown set of cleaning rules 'none'; available: legal, schraudolph, training"),
-        ("clean=3", "clean: "),
+        ("clean=3", "clean must be a table, got 3"),
         ("sets=3", "sets: "),
     ],
 )
@@ -347,8 +356,8 @@ def test_the_command(sources: list[Path], tmp_path: Path) -> None:
     done = run(*words)
     assert done.code == 0
     assert done.out.startswith(f"{tmp_path / 'into'}: 213 games = 160 in ")
-    assert re.search(r"^olf-archive +OLF files by board", run("recipes").out, re.MULTILINE)
-    assert run("recipes", "olf-archive").out.endswith('clean = "schraudolph"\n')
+    assert re.search(r"^olf-archive +OLF files by board", run("list", "recipes").out, re.MULTILINE)
+    assert run("list", "recipes", "olf-archive").out.endswith('clean = "schraudolph"\n')
 
 
 # All of KGS

@@ -124,7 +124,7 @@ def test_sets_that_are_up_to_date_are_kept(games: Path, tmp_path: Path) -> None:
 def test_commands(games: Path, tmp_path: Path) -> None:
     built = run("build", "tokens", games, "-o", tmp_path, "--set", "clean=legal", "--sets", "train")
     assert (built.code, built.out.count("\n")) == (0, 1)
-    shown = run("inspect", tmp_path / "train").out
+    shown = run("show", tmp_path / "train").out
     assert "manifest    recipe tokens, set train" in shown
     assert "its hashes match" in shown
     planned = run("build", "tokens", games, "-o", tmp_path, "--set", "clean=legal", "--dry-run")

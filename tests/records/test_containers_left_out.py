@@ -287,9 +287,9 @@ def test_commands_print_the_line(tmp_path: Path) -> None:
         done = run(*command)
         assert done.code == 0
         assert [each for each in done.err if "left out" in each and each.startswith(line)]
-    assert run("inspect", source).err[-1].startswith(line)
-    assert "\n  left out    6 files (" in run("inspect", source).out
-    assert "\n  left out    6 files (" in run("inspect", tmp_path / "a.parquet").out
+    assert run("show", source).err[-1].startswith(line)
+    assert "\n  left out    6 files (" in run("show", source).out
+    assert "\n  left out    6 files (" in run("show", tmp_path / "a.parquet").out
 
 
 @pytest.mark.parametrize("suffix", [".zip", ".tar"])

@@ -253,13 +253,13 @@ def test_names_that_are_not_utf8_are_detected(tmp_path: Path) -> None:
 def test_commands_accept_line_files(tmp_path: Path) -> None:
     (tmp_path / "a.olf").write_bytes(OLF_LINE * 3 + b"damaged\n")
     (tmp_path / "2016-07").write_bytes(TYGEM_LINE)
-    inspected = run("inspect", tmp_path / "a.olf")
+    inspected = run("show", tmp_path / "a.olf")
     assert (inspected.code, inspected.err) == (0, [])
     assert inspected.out.splitlines()[0] == f"{tmp_path}/a.olf: 4 games = 3 kept + 1 unreadable"
     shown = run("show", tmp_path / "2016-07", "--move", "2")
     assert shown.code == 0
     assert "after 2 of 5 moves; next: Black Q3" in shown.out
-    assert run("inspect", tmp_path / "2016-07").out.startswith(f"{tmp_path}/2016-07: 1 games = 1 kept\n")
+    assert run("show", tmp_path / "2016-07").out.endswith("after all 5 moves\n")
 
 
 BOUNDED = r"""

@@ -149,9 +149,9 @@ def test_commands_take_urls(site: Site, tmp_path: Path) -> None:
     here, there = tmp_path / "here.parquet", tmp_path / "there.parquet"
     assert run("ingest", url, "-o", there).code == run("ingest", path, "-o", here).code == 0
     assert there.read_bytes() == here.read_bytes()
-    assert run("inspect", url).out.partition(": ")[2] == run("inspect", path).out.partition(": ")[2] != ""
+    assert run("show", url).out.partition(": ")[2] == run("show", path).out.partition(": ")[2] != ""
     assert run("show", url, "--game", "2").out == run("show", path, "--game", "2").out
-    outcome = run("inspect", url, "--row", "1")
+    outcome = run("show", url, "--row", "1")
     assert (outcome.code, outcome.err) == (2, [f"kifu: {url} is not a data set and has no rows, got --row 1"])
 
 

@@ -195,7 +195,7 @@ def test_gs_that_fails_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
             use_gs(site.url, monkeypatch)
             assert fault("gs://games/a.zip") == message
             assert len(site.requests) < 20
-            outcome = run("inspect", "gs://games/a.zip")
+            outcome = run("show", "gs://games/a.zip")
             assert (outcome.code, outcome.err) == (2, [f"kifu: gs://games/a.zip: {message}"])
     use_gs("http://127.0.0.1:9", monkeypatch)
     assert fault("gs://games/a.zip") == "Connection refused"

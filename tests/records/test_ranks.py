@@ -143,6 +143,6 @@ EQUIVALENT_ROWS = [line.split() for line in EQUIVALENT.split("\n") if line]
 
 
 def test_the_command_prints_the_table() -> None:
-    header, none, *rows = (line.split() for line in run("ranks").out.splitlines())
+    header, none, *rows = (line.split() for line in run("list", "ranks").out.splitlines())
     assert (header[1:], rows) == ([*SCALES], EQUIVALENT_ROWS)
     assert none == ["0", "-", "-", "-", "NR", "-", "-"]

@@ -68,7 +68,7 @@ def test_a_data_set(made: Path, name: str, layout: str, planes: str, bytes_: obj
     with kifu.open(path) as data:
         examples = len(data)
         all_planes, labels = data.to_numpy()
-    done = run("inspect", path)
+    done = run("show", path)
     assert lines_of(done)[0].startswith(f"{path}: {layout}, kgsgo v{layout[3]}: ")
     reported = facts(done)
     stones = all_planes[:, :6].any(1).sum() / examples
@@ -90,7 +90,7 @@ def test_a_data_set(made: Path, name: str, layout: str, planes: str, bytes_: obj
 def test_joined_data_sets_without_a_manifest(made: Path, tmp_path: Path) -> None:
     joined = tmp_path / "joined.dat"
     joined.write_bytes((made / V2).read_bytes() * 3)
-    reported = facts(run("inspect", joined))
+    reported = facts(run("show", joined))
     assert reported["examples"].endswith(" in 3 joined files")
     assert reported["manifest"] == "none"
 
@@ -101,20 +101,20 @@ def test_a_data_set_that_contradicts_its_manifest(made: Path, tmp_path: Path) ->
     data[1024 + 6] ^= 0x80  # a stone in the corner of the first example
     path.write_bytes(data)
     manifest_path(path).write_bytes(manifest_path(made / V2).read_bytes())
-    fails(run("inspect", path), f"{V2} is damaged: it has other bytes than its manifest lists")
+    fails(run("show", path), f"{V2} is damaged: it has other bytes than its manifest lists")
 
 
 def test_a_data_set_without_its_file_of_origins(made: Path, tmp_path: Path) -> None:
     path = tmp_path / V2
     for beside in (lambda path: path, manifest_path):
         shutil.copy(beside(made / V2), beside(path))
-    fails(run("inspect", path), f"{V2}.manifest.parquet is missing, or its hash differs")
-    fails(run("inspect", path, "--row", "0"), "manifest.parquet is missing")
+    fails(run("show", path), f"{V2}.manifest.parquet is missing, or its hash differs")
+    fails(run("show", path, "--row", "0"), "manifest.parquet is missing")
     origins_path(path).write_bytes(bytes(origins_path(made / V2).stat().st_size))
-    fails(run("inspect", path), "its hash differs")
-    fails(run("inspect", path, "--row", "0"), "manifest.parquet")
+    fails(run("show", path), "its hash differs")
+    fails(run("show", path, "--row", "0"), "manifest.parquet")
     shutil.copy(origins_path(made / V2), origins_path(path))
-    assert lines_of(run("inspect", path))
+    assert lines_of(run("show", path))
 
 
 @pytest.mark.parametrize("garbage", [b"GO", b"END!", b"mlv2-n=1-", b"GO" * 400 + b"END"])
@@ -123,12 +123,12 @@ def test_a_damaged_data_set(tmp_path: Path, garbage: bytes) -> None:
     path.write_bytes(garbage)
     assert is_data_set(path)
     for more in ([], ["--row", 0]):
-        fails(run("inspect", path, *more), "x.dat")
+        fails(run("show", path, *more), "x.dat")
 
 
 @pytest.mark.parametrize("name", [V1, V2])
 def test_a_row(made: Path, name: str) -> None:
-    row = lines_of(run("inspect", made / name, "--row", 8))
+    row = lines_of(run("show", made / name, "--row", 8))
     assert row[0].split() == list("ABCDEFGHJKLMNOPQRST")
     assert [line[:12] for line in row[1:4]] == ["19 . O X . .", "18 O . O X .", "17 . O X . ."]
     assert row[17][32:] == " . O . ."  # R3
@@ -140,16 +140,20 @@ def test_a_row(made: Path, name: str) -> None:
     ]
 
 
+def test_a_manifest_stands_for_its_data_set(made: Path) -> None:
+    assert lines_of(run("show", manifest_path(made / V2))) == lines_of(run("show", made / V2))
+
+
 def test_the_first_rows_of_games(made: Path) -> None:
-    assert lines_of(run("inspect", made / V2, "--row", 0))[20:] == [
+    assert lines_of(run("show", made / V2, "--row", 0))[20:] == [
         "row 0: X is to move and plays C19; 1 stone",
         "from KGS-2001-19-3-, entry 2, move 2",
     ]
     with kifu.open(made / V2) as data:
         last = len(data) - 1
-    assert "entry 4, move 60" in run("inspect", made / V2, "--row", last).out
-    fails(run("inspect", made / V2, "--row", last + 1), f"row must be within 0 to {last}")
-    fails(run("inspect", made / V2, "--row", -1), f"row must be within 0 to {last}")
+    assert "entry 4, move 60" in run("show", made / V2, "--row", last).out
+    fails(run("show", made / V2, "--row", last + 1), f"row must be within 0 to {last}")
+    fails(run("show", made / V2, "--row", -1), "--row must be a whole number >= 0")
 
 
 def test_a_row_beyond_its_manifest(made: Path, tmp_path: Path) -> None:
@@ -158,7 +162,7 @@ def test_a_row_beyond_its_manifest(made: Path, tmp_path: Path) -> None:
     joined.write_bytes((made / V1).read_bytes() * 2)
     for beside in (manifest_path, origins_path):
         shutil.copy(beside(made / V1), beside(joined))
-    fails(run("inspect", joined, "--row", 0), f"{V1} is damaged: it has other bytes than its manifest lists")
+    fails(run("show", joined, "--row", 0), f"{V1} is damaged: it has other bytes than its manifest lists")
 
 
 @pytest.mark.parametrize("suffix", ["svg", "png"])
@@ -166,7 +170,7 @@ def test_a_row_is_drawn(made: Path, tmp_path: Path, suffix: str) -> None:
     drawn = set()
     for row in (7, 8):
         out = tmp_path / f"{row}.{suffix}"
-        assert lines_of(run("inspect", made / V2, "--row", row, "-o", out))[-1] == f"drew {out}"
+        assert lines_of(run("show", made / V2, "--row", row, "-o", out))[-1] == f"drew {out}"
         drawn.add(is_picture(out))
     assert len(drawn) == 2
 
@@ -174,7 +178,7 @@ def test_a_row_is_drawn(made: Path, tmp_path: Path, suffix: str) -> None:
 def test_an_archive(tmp_path: Path) -> None:
     games = [*records(3), BROKEN["OCCUPIED"], BROKEN["NOT_GO"], BROKEN["WRONG_SIZE"]]
     path = archive(tmp_path, games)
-    done = run("inspect", path)
+    done = run("show", path)
     assert lines_of(done)[0] == f"{path}: 6 games = 4 kept + 1 not go + 1 occupied"
     assert facts(done)["moves"] == f"{3 * 60 + 3} in the kept games"
     assert facts(done)["boards"] == "19 x 19: 3, 9 x 9: 1"
@@ -187,13 +191,14 @@ def test_an_archive(tmp_path: Path) -> None:
 def test_a_folder_and_a_record(tmp_path: Path) -> None:
     (tmp_path / "one.sgf").write_bytes(KO)
     (tmp_path / "two.sgf.gz").write_bytes(gzip.compress(b"(;GM[1];B[dd];W[])"))
-    done = run("inspect", tmp_path)
+    done = run("show", tmp_path)
     assert lines_of(done)[0] == f"{tmp_path}: 2 games = 2 kept"
     assert facts(done)["moves"] == "12 in the kept games"
     assert facts(done)["warnings"] == "SIZE_MISSING: 1"
-    alone = run("inspect", tmp_path / "one.sgf")
-    assert lines_of(alone)[0] == f"{tmp_path / 'one.sgf'}: 1 games = 1 kept"
-    assert facts(alone)["warnings"] == "none"
+    alone = run("show", tmp_path / "one.sgf")
+    assert lines_of(alone)[0] == "Ada [3d] - Bob, B+R, 10 moves, 19 x 19, komi 6.5"
+    assert lines_of(alone)[-1] == "after all 10 moves"
+    assert run("show", tmp_path / "one.sgf", "--game", 1) == alone
 
 
 @pytest.fixture
@@ -210,7 +215,7 @@ def games(tmp_path: Path) -> Path:
 
 
 def test_show_the_end_of_the_first_game(games: Path) -> None:
-    shown = lines_of(run("show", games))
+    shown = lines_of(run("show", games, "--game", 1))
     assert shown[0] == "Ada [3d] - Bob, B+R, 10 moves, 19 x 19, komi 6.5"
     assert shown[1] == ""
     assert shown[3].startswith("19 . X O .")
@@ -250,7 +255,7 @@ def test_a_position_is_drawn(games: Path, tmp_path: Path, suffix: str) -> None:
     for game, move in ((1, 0), (1, 9), (2, 2), (2, 3), (3, 1)):
         out = tmp_path / f"{game}-{move}.{suffix}"
         done = run("show", games, "--game", game, "--move", move, "-o", out)
-        assert lines_of(done) == [f"drew {out}"]
+        assert lines_of(done)[-2:] == [lines_of(run("show", games, "--game", game, "--move", move))[-1], f"drew {out}"]
         drawn.add(is_picture(out))
     assert len(drawn) == 5
 
@@ -282,7 +287,7 @@ def catalogue(tmp_path: Path, games: Path) -> Path:
 
 
 def test_inspect_a_catalogue(catalogue: Path, games: Path) -> None:
-    shown = lines_of(run("inspect", catalogue))
+    shown = lines_of(run("show", catalogue))
     assert shown[0] == f"{catalogue}: catalogue@3, 5 games = 2 kept + 1 off board + 1 occupied + 1 not go"
     assert shown[1:4] == [
         "  moves       13 in the kept games",
@@ -297,23 +302,22 @@ def test_inspect_a_catalogue(catalogue: Path, games: Path) -> None:
 def test_inspect_a_catalogue_of_a_query(tmp_path: Path) -> None:
     about = {"query": "select\n*", "of": ["games.parquet"]}
     path = write_catalogue(tmp_path / "x.parquet", rows(moves=[[3]]), about=about)
-    shown = lines_of(run("inspect", path))
+    shown = lines_of(run("show", path))
     assert shown[-2:] == [r"  query       select\n*", '  of          ["games.parquet"]']
 
 
 def test_inspect_a_catalogue_without_games(tmp_path: Path) -> None:
-    assert lines_of(run("inspect", write_catalogue(tmp_path / "x.parquet")))[0].endswith("0 games = 0 kept")
+    assert lines_of(run("show", write_catalogue(tmp_path / "x.parquet")))[0].endswith("0 games = 0 kept")
 
 
 @pytest.mark.parametrize("about", [{"read": 3}, {"kept": 1}, {"drops": {"KO": 1}}, {"kept": "x" * 500}])
 def test_a_catalogue_with_false_metadata(tmp_path: Path, about: dict[str, object]) -> None:
     path = write_catalogue(tmp_path / "x.parquet", rows(moves=[[3], []], drop=[None, None]), about=about)
-    fails(run("inspect", path), str(path), f"{next(iter(about))} is ", "but the metadata list")
+    fails(run("show", path), str(path), f"{next(iter(about))} is ", "but the metadata list")
 
 
 def test_a_catalogue_that_is_damaged(catalogue: Path) -> None:
     catalogue.write_bytes(catalogue.read_bytes()[:-1])
-    fails(run("inspect", catalogue), "is not a catalogue")
     fails(run("show", catalogue), "is not a catalogue")
 
 
@@ -338,7 +342,7 @@ def test_a_dropped_row_is_shown_up_to_the_illegal_move(
 ) -> None:
     shown = lines_of(run("show", catalogue, "--game", row))
     assert (shown[2], shown[-1]) == (f"dropped: {remark}", last)
-    assert lines_of(run("show", catalogue, "--game", row, "-o", tmp_path / "x.svg")) == [f"drew {tmp_path / 'x.svg'}"]
+    assert lines_of(run("show", catalogue, "--game", row, "-o", tmp_path / "x.svg"))[-1] == f"drew {tmp_path / 'x.svg'}"
     fails(run("show", catalogue, "--game", row, "--move", 4 if row == 4 else 2), "is illegal")
 
 

@@ -1,4 +1,4 @@
-"""`kifu inspect` of a net."""
+"""`kifu show` of a net."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ def saved(path: Path, recipe: dict, trained: dict) -> Path:
 
 
 def test_metadata_and_training(tmp_path):
-    done = run("inspect", saved(tmp_path / "a.safetensors", {"name": "quick"}, TRAINED))
+    done = run("show", saved(tmp_path / "a.safetensors", {"name": "quick"}, TRAINED))
     assert done.code == 0
     lines = done.out.splitlines()
     assert lines[0] == f"{tmp_path}/a.safetensors: kifu-net@1, blog on one-plane@1, 5 x 5 only"
@@ -40,16 +40,16 @@ def test_metadata_and_training(tmp_path):
 
 def test_packaged_nets_have_names(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    done = run("inspect", "human")
+    done = run("show", "human")
     assert "human.safetensors: kifu-net@1, b10c80 on alphago48@1, any board" in done.out
     Path("human").mkdir()
-    assert run("inspect", "human") == done
-    assert run("inspect", "./human").code == 2
+    assert run("show", "human") == done
+    assert run("show", "./human").code == 2
 
 
 def test_a_run_directory_shows_its_best_net(tmp_path):
     tiny_net(tmp_path / BEST, passes=True, heads=("value",))
-    done = run("inspect", tmp_path)
+    done = run("show", tmp_path)
     assert done.out.splitlines()[:2] == [
         f"{tmp_path}/{BEST}: kifu-net@1, b1c8 on seven@1, any board",
         "  outputs     policy with passes, value",
@@ -61,7 +61,7 @@ def test_a_run_directory_shows_its_best_net(tmp_path):
     [{}, {**TRAINED, "steps": "\x1b[2J"}, {**TRAINED, "seconds": None}, {**TRAINED, "figures": [1]}, {"positions": {}}],
 )
 def test_invalid_training_metadata_is_omitted(tmp_path, trained):
-    done = run("inspect", saved(tmp_path / "a.safetensors", {"name": "\x1b[31m"}, trained))
+    done = run("show", saved(tmp_path / "a.safetensors", {"name": "\x1b[31m"}, trained))
     assert done.code == 0
     assert "  recipe      \\x1b[31m, by kifu" in done.out
     assert "  training    2 known games\n" in done.out
@@ -70,7 +70,7 @@ def test_invalid_training_metadata_is_omitted(tmp_path, trained):
 
 
 def test_a_net_has_no_rows(tmp_path):
-    done = run("inspect", tiny_net(tmp_path / "a.safetensors"), "--row", 3)
+    done = run("show", tiny_net(tmp_path / "a.safetensors"), "--row", 3)
     assert (done.code, done.err) == (
         2,
         [f"kifu: {tmp_path}/a.safetensors is not a data set and has no rows, got --row 3"],
@@ -79,6 +79,6 @@ def test_a_net_has_no_rows(tmp_path):
 
 def test_a_file_that_is_not_a_net(tmp_path):
     (tmp_path / "a.safetensors").write_bytes(b"(;GM[1])")
-    done = run("inspect", tmp_path / "a.safetensors")
+    done = run("show", tmp_path / "a.safetensors")
     assert (done.code, len(done.err)) == (2, 1)
     assert done.err[0].startswith(f"kifu: {tmp_path}/a.safetensors is not a net of kifu")

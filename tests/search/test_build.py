@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
-from commands import run
 from kgs_archives import archive, record
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest
 from kifu.corpus.update import append, compact
-from kifu.errors import FormatError, KifuError, RecipeError
+from kifu.errors import FormatError, KifuError, OutputError, RecipeError
 from kifu.search import build
-from kifu.search.build import build_index
+from kifu.search.build import build_index, ensure_index
 from kifu.search.index import index_path, open_index
 from serializing import ENGINE, SerializingExecutor, install
 
@@ -90,14 +88,9 @@ def test_indices_go_with_their_partitions(tmp_path: Path, sources: list[Path]) -
     assert sorted(path.name for path in folder.iterdir()) == ["catalogue.json", "compact-1"]
 
 
-def test_an_index_of_a_changed_file_is_replaced(
-    catalogue: Path, sources: list[Path], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_index_of_a_changed_file_is_replaced(catalogue: Path, sources: list[Path]) -> None:
     build_index(catalogue, jobs=1)
-    ingest(sources, catalogue, jobs=1)  # the same bytes
-    assert not caplog.messages
     ingest(sources[0], catalogue, overwrite=True, jobs=1)
-    assert caplog.messages == [f"{catalogue} has the search index of an earlier catalogue: run kifu index --overwrite"]
     with pytest.raises(FormatError, match="another catalogue"):
         open_index(catalogue)
     assert build_index(catalogue, overwrite=True, jobs=1).indexed == 1
@@ -133,15 +126,20 @@ def test_plies_out_of_range_are_rejected(catalogue: Path, plies: int) -> None:
         build_index(catalogue, plies=plies)
 
 
-def test_the_command(catalogue: Path, tmp_path: Path) -> None:
-    target = index_path(catalogue)
-    planned = json.loads(run("index", catalogue, "--dry-run", "--json", "-").out)
-    assert (planned["reads"], planned["writes"]) == ([f"{catalogue}: 47 games"], [str(target)])
-    assert not target.exists()
-    done = run("index", catalogue, "--plies", "20")
-    assert done.out == f"{catalogue}: 1 file indexed: 47 games, 940 positions; {target.stat().st_size / 1e3:.1f} kB\n"
-    report = json.loads(run("index", catalogue, "--plies", "20", "--json", "-").out)
-    assert report == {"indexed": 0, "unchanged": 1, "games": 0, "positions": 0, "bytes": target.stat().st_size}
-    assert json.loads(run("index", catalogue, "--plies", "20", "--dry-run", "--json", "-").out)["writes"] == []
-    assert run("index", tmp_path / "missing.parquet").code == 2
-    assert run("index", catalogue, "--plies", "0").code == 2
+def test_missing_indices_are_made_with_a_note(catalogue: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "kifu")
+    assert ensure_index(catalogue, jobs=1)
+    assert open_index(catalogue).header.plies == 60
+    build_index(catalogue, plies=20, overwrite=True, jobs=1)
+    assert ensure_index(catalogue, jobs=1), "any number of plies will do"
+    assert open_index(catalogue).header.plies == 20
+    assert caplog.messages == [f"making {index_path(catalogue)}, which makes searches fast; --no-index does without"]
+
+
+def test_without_room_for_an_index_searches_do_without(catalogue: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OutputError("cannot write")
+
+    monkeypatch.setattr(build, "_write_index", refuse)
+    assert not ensure_index(catalogue, jobs=1)
+    assert not index_path(catalogue).exists()

@@ -136,7 +136,7 @@ def test_buckets_are_sorted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ent
 
 def test_a_missing_index_is_named(tmp_path: Path) -> None:
     path = write(tmp_path / "a.parquet", GAMES)
-    with pytest.raises(FormatError, match=r"a\.parquet has no index; run kifu index$"):
+    with pytest.raises(FormatError, match=r"a\.parquet has no index; searching makes it$"):
         open_index(path)
 
 
@@ -175,7 +175,7 @@ def test_another_version_is_named(catalogue: Path) -> None:
     data = bytearray(index_path(catalogue).read_bytes())
     data[18] = 4
     index_path(catalogue).write_bytes(data)
-    with pytest.raises(FormatError, match=r"version 4; this kifu reads version 3; run kifu index --overwrite$"):
+    with pytest.raises(FormatError, match=r"version 4; this kifu reads version 3; remove it$"):
         open_index(catalogue)
 
 
@@ -233,7 +233,7 @@ def test_values_out_of_range_are_found_when_they_are_read(catalogue: Path, name:
     write_arrays(catalogue, data)
     index = open_index(catalogue)
     arrays = move_arrays(next(open_catalogue(catalogue).batches(PLAYED_COLUMNS)))
-    with pytest.raises(FormatError, match=r"is damaged: its .* out of range; remove it and run kifu index again"):
+    with pytest.raises(FormatError, match=r"is damaged: its .* out of range; remove it and search again"):
         _ = index.traces(arrays), index.info(), [index.lookup(k << 56, 625) for k in range(256)]
 
 
@@ -283,5 +283,5 @@ def test_every_flipped_bit_is_found(catalogue: Path) -> None:
 def test_an_index_truncated_while_it_is_open_is_an_error(catalogue: Path) -> None:
     index = open_index(catalogue)
     os.truncate(index_path(catalogue), 4096)
-    with pytest.raises(FormatError, match=r"\.search was truncated; run kifu index --overwrite$"):
+    with pytest.raises(FormatError, match=r"\.search was truncated; remove it and search again$"):
         index.info()

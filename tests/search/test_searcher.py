@@ -191,7 +191,7 @@ def test_games_with_hits_are_a_catalogue(folder: Path, tmp_path: Path) -> None:
     ]
     assert 0 < found.rows < len(ids)
     assert found.metadata["search"] == format_pattern(PAIR)
-    assert [of["name"] for of in found.metadata["of"]] == [str(folder)]
+    assert [of["blake3"] for of in found.metadata["of"]] == [searcher.catalogue.digest()]
     assert Searcher(tmp_path / "found.parquet").find(PAIR).games == found.rows
 
 

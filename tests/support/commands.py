@@ -19,10 +19,13 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from kifu.cli import main
+from kifu.cli import app, main
+from kifu.cli.app import Command
 
 KIFU = Path(sys.executable).with_name("kifu")
 """The installed command."""
+
+COMMANDS: dict[str, Command] = {name: app.get_command(None, name) for name in app.list_commands(None)}
 
 _LOG = logging.getLogger("kifu")
 
@@ -53,7 +56,8 @@ def is_error(done: Done, *words: str) -> None:
     *begun, line = done.err
     assert (done.code, done.out) == (2, "")
     assert line.startswith("kifu: ")
-    assert all(each.startswith(("building ", "searching: ")) for each in begun)
+    usual = ("building ", "searching: ", "indexing: ", "kifu: making ")
+    assert all(each.startswith(usual) or ": about " in each for each in begun)
     assert len(line) < 400
     for word in words:
         assert word in line
@@ -65,7 +69,7 @@ def _lines(err: str) -> list[str]:
 
 def run(*arguments: object) -> Done:
     """Runs a command in this process, and restores the log, whose level depends on --quiet and --verbose."""
-    out, err, code = io.StringIO(), io.StringIO(), 0
+    out, err, code = io.TextIOWrapper(io.BytesIO(), "utf-8", newline="", write_through=True), io.StringIO(), 0
     with (
         mock.patch.object(sys, "argv", ["kifu", *map(str, arguments)]),
         mock.patch.dict(os.environ, _PLAIN),
@@ -79,7 +83,7 @@ def run(*arguments: object) -> Done:
         finally:
             _LOG.handlers = []
             _LOG.setLevel(logging.NOTSET)
-    return Done(code, out.getvalue(), _lines(err.getvalue()))
+    return Done(code, out.buffer.getvalue().decode(), _lines(err.getvalue()))
 
 
 def start(*arguments: object, stdout: int = subprocess.PIPE, **environment: str) -> subprocess.Popen[str]:

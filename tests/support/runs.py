@@ -27,7 +27,7 @@ TINY: dict[str, Any] = {
     "planes": "own+opp+last3",
     "batch_size": 64,
     "validation": 0.2,
-    "optimiser": {"kind": "adamw", "lr": 0.01},
+    "optimizer": {"kind": "adamw", "lr": 0.01},
     "steps": 10,
 }
 

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -133,15 +134,15 @@ def test_errors_are_one_line(web_catalogue: Path, tmp_path: Path) -> None:
     assert threading.active_count() < 20
 
 
-def test_a_catalogue_without_an_index_is_named_as_it_was_given(
-    web_catalogue: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "all games.parquet"
-    path.symlink_to(web_catalogue)
+def test_serving_makes_an_index(web_catalogue: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = Path(shutil.copy(web_catalogue, tmp_path / "all games.parquet"))
     monkeypatch.setattr(SiteServer, "run", lambda server, sockets: None)
-    done = run("serve", path, "--net", "none", "--port", 0)
-    assert f"`kifu index '{path}'` makes" in done.err[0]
-    assert run("serve", web_catalogue, "--net", "none", "--port", 0).err == []
+    options = ("--net", "none", "--port", 0)
+    assert run("serve", path, *options, "--no-index").err == []
+    assert not index_path(path).exists()
+    assert run("serve", path, *options).err[0].startswith(f"kifu: making {path}.search")
+    assert index_path(path).exists()
+    assert run("serve", web_catalogue, *options).err == []
 
 
 def test_pages_do_not_wait_for_nets(web_catalogue: Path) -> None:

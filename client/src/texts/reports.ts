@@ -3,10 +3,10 @@ import type { Texts } from "./type";
 /** Texts of the page reports. */
 export const reports = {
   noReports: [
-    "No reports are open. Start kifu serve with --report and a file that kifu evaluate --json, kifu benchmark --json or kifu audit --json wrote.",
-    "レポートがありません。kifu evaluate --json、kifu benchmark --json、kifu audit --json のいずれかが書いたファイルを --report で指定して kifu serve を起動してください。",
-    "没有打开的报告。请用 --report 指定 kifu evaluate --json、kifu benchmark --json 或 kifu audit --json 写出的文件来启动 kifu serve。",
-    "열린 보고서가 없습니다. kifu evaluate --json, kifu benchmark --json, kifu audit --json이 쓴 파일을 --report로 지정해 kifu serve를 시작하세요.",
+    "No reports are open. Start kifu serve with --report and a file that kifu evaluate --json or kifu audit --json wrote.",
+    "レポートがありません。kifu evaluate --json、kifu audit --json のいずれかが書いたファイルを --report で指定して kifu serve を起動してください。",
+    "没有打开的报告。请用 --report 指定 kifu evaluate --json 或 kifu audit --json 写出的文件来启动 kifu serve。",
+    "열린 보고서가 없습니다. kifu evaluate --json, kifu audit --json이 쓴 파일을 --report로 지정해 kifu serve를 시작하세요.",
   ],
   evaluation: ["Evaluation", "評価", "评估", "평가"],
   benchmark: ["Benchmark", "ベンチマーク", "基准测试", "벤치마크"],

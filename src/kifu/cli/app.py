@@ -1,10 +1,8 @@
-"""The Typer application, the decorator of its commands, and the entry point."""
+"""The click application, the decorator of its commands, and the entry point."""
 
 from __future__ import annotations
 
-import copy
 import errno
-import functools
 import inspect
 import io
 import logging
@@ -17,19 +15,18 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from enum import IntEnum
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import typer
-from typer._coercion import build_runtime_param
-from typer.core import TyperCommand, TyperGroup
+import click
 
 from kifu import __version__
-from kifu.cli.options import OutputFile
+from kifu.cli.options import OUTPUT
 from kifu.errors import KifuError, OutputError, RecipeError, first_line, join_lines, missing_extras, printable
 from kifu.text import Report
 
@@ -40,112 +37,169 @@ INTERRUPTED = 130
 """Exit code after Ctrl-C, as in shells."""
 
 
-_PATHS = re.compile(
-    r"[AB]|CATALOGUE|COMMAND|DATASET|FILE|GAME|KEY=VALUE|NET|RECIPE|RULES|\[?SOURCE\b.*|SPLIT|URL\|FILE", re.ASCII
-)
-"""Metavars of values that may be paths, whose bytes need not be text."""
+class _Formatter(click.HelpFormatter):
+    """Leaves at least half of a narrow line to descriptions."""
+
+    def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+        """Write names and descriptions."""
+        super().write_dl(rows, min(col_max, self.width // 2 - 6), col_spacing)
 
 
-class _Value:
-    """Converts the value of a parameter without pydantic, which takes as long to load as all else, where it can."""
-
-    def __init__(self, param: Any) -> None:
-        self._type, self._parser = param.type_descriptor, param.type_descriptor.parameter_info.parser
-        self._many = param.multiple or param.nargs == -1
-        self._is_text = self._type.annotation in (str, list[str]) and not _PATHS.fullmatch(param.metavar or "")
-        self._min, self._max = param.min, param.max
-
-    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
-        """Return the value; raise BadParameter if it is not of the parameter's type."""
-        if value is None:
-            return () if self._many else None
-        if self._is_text and not (text := "".join(value)).isascii():
-            text.encode()  # an error for bytes that are no text, see main()
-        if self._parser is not None and not self._many:
-            return self._parser(value)
-        if (
-            self._type.annotation is int
-            and re.fullmatch(r"\d{1,9}", str(value), re.ASCII)
-            and (self._min or 0) <= int(value) <= (10**9 if self._max is None else self._max)
-        ):
-            return int(value)
-        kind = get_args(self._type.annotation)[0] if self._many else self._type.annotation
-        if all(type(each) is kind or kind is Path for each in (value if self._many else [value])):
-            return [kind(each) for each in value] if self._many else kind(value)
-        return build_runtime_param(self._type).coerce(value, param, ctx)
+class _HelpContext(click.Context):
+    formatter_class = _Formatter
 
 
-class _PlainHelp:
-    """Leaves the types of flags and arguments out of the help."""
+PANELS = {
+    "Begin": {"demo": "demo", "fetch": "records", "list": "reference"},
+    "Look at files": {"show": "records", "convert": "records"},
+    "Make a corpus of games": dict.fromkeys(("ingest", "stats", "query", "split", "audit"), "corpus"),
+    "Search a corpus": {"search": "search", "explore": "search", "serve": "serve"},
+    "Make data sets": {"build": "datasets", "publish": "datasets"},
+    "Train and measure nets": dict.fromkeys(("train", "evaluate", "annotate", "mix", "export"), "learning"),
+    "Predict and play": {"predict": "learning", "problems": "learning", "gtp": "play", "match": "play"},
+}
+"""The panels of the help, and the module of each command, which registers it when it is imported."""
 
-    def get_params(self, ctx: Any) -> list[Any]:
-        params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
-        for param in params:
-            param._runtime_param = _Value(param)
-            if getattr(param, "is_flag", False):
-                param.metavar = ""
-            elif param.param_type_name == "argument":
-                param.display_type = lambda ctx: ""
-        return params
+_RENAMED = {
+    **{each: f"kifu list {each}" for each in ("recipes", "planes", "formats", "nets", "ranks")},
+    "inspect": "kifu show",
+    "compact": "kifu ingest --compact -o FOLDER",
+    "benchmark": "kifu evaluate --set NAME",
+    "index": "part of kifu search and kifu explore",
+}
+"""Commands of version 0.17.0, and those that replace them."""
 
 
-class _Group(_PlainHelp, TyperGroup):
-    """The root: suggests a command for an unknown one."""
+class Group(click.Group):
+    """The root: imports the modules of the commands that are asked for."""
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a command; raise RecipeError for an unknown name."""
-        command = super().get_command(ctx, cmd_name)
-        if command is None and not cmd_name.startswith("-") and not ctx.resilient_parsing:
-            from kifu.registry import suggestion
+    context_class = _HelpContext
 
-            hint = suggestion(cmd_name, self.commands) or ";"
-            raise RecipeError(f"unknown command {cmd_name!r}{hint} see kifu --help")
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments; `kifu help COMMAND` and `kifu version` are other spellings of options."""
+        if args[:1] == ["help"]:
+            args = [*args[1:], "--help"]
+        return super().parse_args(ctx, ["--version"] if args == ["version"] else args)
+
+    def list_commands(self, ctx: click.Context | None) -> list[str]:
+        """Return the names of the commands."""
+        return [name for panel in PANELS.values() for name in panel]
+
+    def get_command(self, ctx: click.Context | None, cmd_name: str) -> Command | None:
+        """Return a command."""
+        for panel in PANELS.values():
+            if cmd_name in panel:
+                import_module(f"kifu.cli.{panel[cmd_name]}")
+        command = self.commands.get(cmd_name)
+        assert command is None or isinstance(command, Command)
         return command
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        panels: dict[str, list[tuple[str, str]]] = {}
-        for each in app.registered_commands:
-            name, text = getattr(each.callback, "__name__", ""), (each.callback.__doc__ or "").partition("\n")[0]
-            panels.setdefault(str(each.rich_help_panel), []).append((name, text))
-        indent = max(len(name) for rows in panels.values() for name, _ in rows)
-        for panel, rows in panels.items():
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the names and summaries of the commands by panel."""
+        indent = max(map(len, self.list_commands(ctx)))
+        for panel, names in PANELS.items():
             with formatter.section(panel):
-                formatter.write_dl([(name.ljust(indent), text) for name, text in rows])
+                commands = [(name.ljust(indent), self.get_command(ctx, name)) for name in names]
+                formatter.write_dl([(name, str(each and each.help).partition("\n")[0]) for name, each in commands])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command and return its exit code."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            return INTERRUPTED
 
 
-class Command(_PlainHelp, TyperCommand):
-    """A command whose help ends with examples.
+class Command(click.Command):
+    """A command that delivers the outcome of its function, with the options that are common to all.
 
     Attributes:
         examples: Command lines that run one after another in an empty directory, beside a folder `sample`.
     """
 
-    def __init__(self, *, epilog: str, **settings: Any) -> None:
-        super().__init__(**settings)
-        self.examples = epilog.splitlines()
+    context_class = _HelpContext
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Print the help and the examples."""
-        super().format_help(ctx, formatter)
+    def __init__(self, *, examples: Sequence[str], kernels: bool, has_result: bool, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.examples, self._kernels = examples, kernels
+        self._protects = has_result and all(each.name != "overwrite" for each in self.params)
+        self.params += [*[_JSON] * has_result, *[_OVERWRITE] * self._protects, *_VERBOSITY]
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the examples."""
         with formatter.section("Examples"):
             for line in self.examples:
                 formatter.write(f"  {line}\n")
 
+    def invoke(self, ctx: click.Context) -> int:
+        """Run the command and return its exit code."""
+        arguments = dict(ctx.params)
+        json, quiet, verbose = arguments.pop("json", None), arguments.pop("quiet"), arguments.pop("verbose")
+        _set_verbosity(quiet, verbose)
+        overwrite = arguments.pop("overwrite") if self._protects else arguments.get("overwrite", False)
+        outputs = (
+            map(arguments.get, ("output", "html", "hits")) if self._protects and not arguments.get("dry_run") else ()
+        )
+        for path in (json, *outputs):
+            if path is not None and path.is_file():  # else a folder, - or a device
+                from kifu.io import keep_output
 
-app = typer.Typer(
-    name="kifu",
-    cls=_Group,
-    help="Turn Go game records into clean, reproducible training sets; train, evaluate and play networks.\n\n"
-    "Begin with `kifu demo`, or with `kifu fetch sample` and the examples in each command's help.",
-    invoke_without_command=True,
-    add_completion=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # rich's help takes longer to load than all else
-    context_settings={
-        "help_option_names": ["-h", "--help"],
-        "terminal_width": min(shutil.get_terminal_size().columns, 80),
-    },
+                keep_output(path, overwrite)
+        if self._kernels and not quiet:
+            from kifu.kernel import announce_compilation
+
+            announce_compilation()
+        assert self.callback is not None
+        outcome: Outcome | None = ctx.invoke(self.callback, **arguments)
+        if outcome is not None:
+            _deliver(outcome, json)
+        if verbose:
+            _print_resources()
+        return 0 if outcome is None else outcome.code
+
+
+_JSON = click.Option(["--json"], metavar="FILE", type=OUTPUT, help="Write the result as JSON; - prints it.")
+_OVERWRITE = click.Option(["--overwrite"], is_flag=True, help="Replace existing files.")
+_VERBOSITY = (
+    click.Option(["-q", "--quiet"], is_flag=True, help="Print errors and requested results only."),
+    click.Option(["-v", "--verbose"], is_flag=True, help="Print resources used, and tracebacks of errors."),
 )
+
+
+@click.group(
+    cls=Group,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
+)
+@click.version_option(__version__, message="kifu %(version)s")
+@click.pass_context
+def app(context: click.Context) -> None:
+    """Turn Go game records into clean, reproducible training sets; train, evaluate and play networks.
+
+    Begin with `kifu demo`, or with `kifu fetch sample` and the examples in each command's help.
+    """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+Function = TypeVar("Function", bound=Callable[..., "Outcome | None"])
+
+
+def command(*examples: str, kernels: bool = True, has_result: bool = True) -> Callable[[Function], Function]:
+    """Register a command, see `Command`.
+
+    Args:
+        kernels: False if it runs no compiled kernels.
+        has_result: False if the function returns None.
+    """
+
+    def register(function: Function) -> Function:
+        settings = {"help": inspect.getdoc(function), "kernels": kernels, "has_result": has_result}
+        name = function.__name__.rstrip("_")
+        app.command(name, cls=Command, examples=examples, **settings)(function)
+        return function
+
+    return register
 
 
 class Verbosity(IntEnum):
@@ -246,72 +300,6 @@ def _check_writable(path: Path) -> None:
         raise OutputError(f"cannot write {path}: {reason}")
 
 
-Function = TypeVar("Function", bound=Callable[..., Outcome | None])
-
-_COMMON = {
-    "json": Annotated[Path | None, OutputFile(help="Write the result as JSON; - prints it.")],
-    "overwrite": Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")],
-    "quiet": Annotated[bool, typer.Option("-q", "--quiet", help="Print errors and requested results only.")],
-    "verbose": Annotated[bool, typer.Option("-v", "--verbose", help="Print resources used, and tracebacks of errors.")],
-}
-
-
-def command(panel: str, *examples: str, kernels: bool = False) -> Callable[[Function], Function]:
-    """Register a command in a panel of the help, with the options that are common to all.
-
-    `examples` are as in `Command.examples`; `kernels` is True if it runs compiled kernels.
-    """
-
-    def register(function: Function) -> Function:
-        app.command(cls=Command, epilog="\n".join(examples), rich_help_panel=panel)(_Invocation(function, kernels))
-        return function
-
-    return register
-
-
-class _Invocation:
-    """Runs a command and delivers its outcome. The annotations of its parameters are evaluated if Typer needs them."""
-
-    def __init__(self, function: Callable[..., Outcome | None], kernels: bool) -> None:
-        functools.update_wrapper(self, function)
-        self._function, self._kernels = function, kernels
-        self.__annotations__ = {}
-
-    @property
-    def __signature__(self) -> inspect.Signature:
-        signature = inspect.signature(self._function, eval_str=True)
-        defaults: dict[str, Any] = {"json": None, "overwrite": False, "quiet": False, "verbose": False}
-        if signature.return_annotation is None:
-            del defaults["json"], defaults["overwrite"]
-        defaults = {name: value for name, value in defaults.items() if name not in signature.parameters}
-        options = [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=_COMMON[name])
-            for name, default in defaults.items()
-        ]
-        return signature.replace(parameters=[*signature.parameters.values(), *options])
-
-    def __call__(self, *, json: Path | None = None, quiet: bool, verbose: bool, **arguments: Any) -> int:
-        _set_verbosity(quiet, verbose)
-        own = "overwrite" in inspect.signature(self._function).parameters
-        overwrite = arguments["overwrite"] if own else arguments.pop("overwrite", False)
-        outputs = () if own or arguments.get("dry_run") else map(arguments.get, ("output", "html", "hits"))
-        for path in (json, *outputs):
-            if path is not None and path.is_file():  # else a folder, - or a device
-                from kifu.io import keep_output
-
-                keep_output(path, overwrite)
-        if self._kernels and not quiet:
-            from kifu.kernel import announce_compilation
-
-            announce_compilation()
-        outcome = self._function(**arguments)
-        if outcome is not None:
-            _deliver(outcome, json)
-        if verbose:
-            _print_resources()
-        return 0 if outcome is None else outcome.code
-
-
 def progress(label: str, total: int | None, unit: str) -> AbstractContextManager[Progress]:
     """Show the progress of some work on standard error unless the command is quiet; see `kifu.progress.progress`."""
     from kifu import progress as bars
@@ -379,7 +367,7 @@ def _deliver(outcome: Outcome, json: Path | None) -> None:
 
     text = outcome.data.to_json() if hasattr(outcome.data, "to_json") else json_text(outcome.data)
     if json == Path("-"):
-        typer.echo(text, nl=False)
+        click.echo(text, nl=False)
     else:
         from kifu.io import write_output
 
@@ -388,7 +376,7 @@ def _deliver(outcome: Outcome, json: Path | None) -> None:
 
 def echo(text: str) -> None:
     """Print lines of text, in which all characters that a terminal might interpret are escaped."""
-    typer.echo(join_lines(text.split("\n")))
+    click.echo(join_lines(text.split("\n")))
 
 
 def _print_resources() -> None:
@@ -401,23 +389,6 @@ def _print_resources() -> None:
 
 
 _START = time.time()
-
-
-def _show_version(requested: bool) -> None:
-    if requested:
-        typer.echo(f"kifu {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def _root(
-    context: typer.Context,
-    version: Annotated[
-        bool, typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True)
-    ] = False,
-) -> None:
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
 
 
 def main() -> None:
@@ -435,11 +406,14 @@ def main() -> None:
     try:
         _refuse_empty(sys.argv[1:])
         with missing_extras(), _termination_interrupts() as received:
-            code = typer.main.get_command(_needed(sys.argv[1:2]))(prog_name="kifu", standalone_mode=False)
+            width = min(shutil.get_terminal_size().columns, 80)
+            code = app(prog_name="kifu", standalone_mode=False, terminal_width=width)
             sys.stdout.flush()
-    except typer.Exit:  # the reader of the output has gone
+    except click.exceptions.Exit:  # the reader of the output has gone
         code = 0
-    except typer.TyperException as error:
+    except click.Abort:
+        code = INTERRUPTED
+    except click.UsageError as error:
         _fail(_usage_error(error))
     except KifuError as error:
         _fail(str(error), error)
@@ -454,20 +428,6 @@ def main() -> None:
     if code == INTERRUPTED:
         print_interrupted()
     sys.exit(128 + received[0] if received else code)
-
-
-def _needed(names: list[str]) -> typer.Typer:
-    """Return the application with those commands that the first argument, if any, needs, since Typer builds each.
-
-    Shells that complete a command line give no arguments.
-    """
-    if "_KIFU_COMPLETE" in os.environ:
-        return app
-    application = copy.copy(app)
-    named = [each for each in app.registered_commands if each.callback and [each.callback.__name__] == names]
-    none = not names or names[0] in ("--help", "-h", "--version")
-    application.registered_commands = named if named or none else app.registered_commands
-    return application
 
 
 _ENDING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
@@ -527,7 +487,7 @@ class _StandardStream(io.FileIO):
         except OSError as error:
             self._failed = True
             if self.fileno() == 1 and isinstance(error, BrokenPipeError):
-                raise typer.Exit from None
+                raise click.exceptions.Exit from None
             if self.fileno() == 1:
                 raise OutputError(f"cannot write to standard output: {error.strerror}") from None
             return len(data)
@@ -574,18 +534,22 @@ def _fail(line: str, error: BaseException | None = None) -> None:
     sys.exit(2)
 
 
-def _usage_error(error: typer.TyperException) -> str:
-    context = getattr(error, "ctx", None)
-    option = getattr(error, "option_name", None)
-    possibilities = getattr(error, "possibilities", None)
-    invalid = getattr(error.__cause__, "errors", None)  # of pydantic, which validates the values
-    if type(error).__name__ == "NoSuchOption":
-        line = f"unknown option {option}" + (f"; did you mean {possibilities[0]}?" if possibilities else "")
-    else:
-        line = " ".join(error.format_message().split()).rstrip(".")
-        line = line[:1].lower() + line[1:]
-    if invalid is not None:
-        line = f"{line}, got {invalid()[0]['input']!r}"
-    if context is None:
+def _usage_error(error: click.UsageError) -> str:
+    match error:
+        case click.NoSuchOption():
+            near = [f"; did you mean {name}?" for name in error.possibilities or ()][:1]
+            line = "".join([f"unknown option {error.option_name}", *near])
+        case click.NoSuchCommand() if error.command_name in _RENAMED:
+            return f"the command {error.command_name} is now {_RENAMED[error.command_name]}"
+        case click.NoSuchCommand():
+            from kifu.registry import suggestion
+
+            line = f"unknown command {error.command_name!r}{suggestion(error.command_name, app.list_commands(None))}"
+        case click.BadParameter(param=click.Parameter() as param) if not isinstance(error, click.MissingParameter):
+            line = f"{param.get_error_hint(error.ctx)} {error.message}".replace("'", "", 2)
+        case _:
+            line = " ".join(error.format_message().split()).rstrip(".")
+            line = line[:1].lower() + line[1:]
+    if error.ctx is None:
         return line
-    return f"{line}{'' if line.endswith('?') else ';'} see {context.command_path} --help"
+    return f"{line}{'' if line.endswith('?') else ';'} see {error.ctx.command_path} --help"

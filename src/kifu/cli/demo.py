@@ -8,10 +8,10 @@ from contextlib import redirect_stdout
 from html import escape
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
-from kifu.cli.app import app, command, echo
-from kifu.cli.options import Duration, Jobs, Output
+from kifu.cli import options as opts
+from kifu.cli.app import INTERRUPTED, app, command, echo
 from kifu.errors import OutputError, printable
 
 # The sample is younger and smaller than what the recipe is made for.
@@ -53,13 +53,8 @@ STEPS = (
     ),
     Step("The proof, which works for any data set.", "audit {}/sets/train.parquet {}/sets/test.parquet"),
     Step(
-        "An index, by which positions and shapes are found without reading every game.",
-        "index {}/games.parquet",
-        "games.parquet.search",
-    ),
-    Step(
         "What is played against a stone on 4-4, and how it goes.",
-        "search '+----/|..../|..../|...X' {}/games.parquet -o {}/pattern.png --overwrite",
+        "search {}/games.parquet '+----/|..../|..../|...X' -o {}/pattern.png --overwrite",
         picture="pattern.png",
     ),
     Step(
@@ -69,7 +64,7 @@ STEPS = (
     ),
     Step(
         "One example. The manifest beside each file lists the game and move of each row.",
-        "inspect {}/data/kgsgo-test-v2.dat --row 57 -o {}/example.png --overwrite",
+        "show {}/data/kgsgo-test-v2.dat --row 57 -o {}/example.png --overwrite",
         picture="example.png",
     ),
     Step(
@@ -94,12 +89,11 @@ _SHOWN = 20
 _NEEDING_TORCH = ("train", "evaluate")
 
 
-@command("Reference", "kifu demo", "kifu demo -o demo --time 20s", kernels=True)
-def demo(
-    output: Annotated[Path, Output(help="Folder for the results.")] = Path("kifu-demo"),
-    time: Annotated[float, Duration(help="Training time.", show_default="30s")] = 30.0,
-    jobs: Jobs = None,
-) -> None:
+@command("kifu demo", "kifu demo -o demo --time 20s", has_result=False)
+@opts.output("Folder for the results.", default=Path("kifu-demo"))
+@opts.option("--time", "DURATION", "Training time.", default=30.0, shown="30s", type=opts.DURATION)
+@opts.jobs
+def demo(output: Path, time: float, jobs: int | None) -> None:
     """Run the whole pipeline on the bundled sample.
 
     It runs other commands one after another, and puts their output and pictures on a page. A second run keeps data
@@ -120,7 +114,7 @@ def demo(
             continue
         values = {"sample": str(sample_path()), "TIME": f"{time}s"}
         words = [values.get(word, word) for word in words]
-        if jobs is not None and name not in ("inspect", "predict", "split", "search"):
+        if jobs is not None and name not in ("show", "predict", "split", "search"):
             words += ["--jobs", str(jobs)]
         line = printable(shlex.join(["kifu", name, *words]))
         echo(f"{why}\n$ {line}")
@@ -128,7 +122,8 @@ def demo(
             text = "(there already)\n"
         else:
             with redirect_stdout(io.StringIO()) as printed:
-                app([name, *words], prog_name="kifu", standalone_mode=False)
+                if app([name, *words], prog_name="kifu", standalone_mode=False) == INTERRUPTED:
+                    raise KeyboardInterrupt
             text = printed.getvalue()
         first, rest = text.splitlines()[:_SHOWN], text.splitlines()[_SHOWN:]
         echo("\n".join([*first, "... (all of it is on the page)\n" if rest else ""]))

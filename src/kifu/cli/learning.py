@@ -1,57 +1,51 @@
-"""Commands for networks: train, evaluate, annotate, mix, predict, export, rank, benchmark."""
+"""Commands for networks: train, evaluate, annotate, mix, predict, export, problems."""
 
 from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+
+import click
+from click.core import ParameterSource
 
 from kifu.cli import options as opts
 from kifu.cli.app import Outcome, Plan, command, note_for_interrupt, progress
-from kifu.cli.options import Precision
+from kifu.errors import RecipeError
 from kifu.learn import PACKAGED
-
-_PANEL = "Networks"
-
-Validate = Annotated[
-    list[str] | None, opts.option("SOURCE", "Games to validate on. Repeatable.", "a share of the training games")
-]
-
-
-Overlap = Annotated[
-    str, opts.option("refuse|drop|keep", "Treatment of games that a net was trained on or validated with.")
-]
 
 
 @command(
-    _PANEL,
     "kifu train quick-cpu sets/train.parquet -o run --set validation=0.1 --time 30s",
     "kifu train small sample -o small --set batch_size=128 --dry-run",
-    kernels=True,
 )
-def train(  # noqa: PLR0913 - command-line options
-    recipe: opts.Recipe,
-    sources: opts.Sources,
-    output: Annotated[Path, opts.Output(help="Run directory: nets, checkpoints, metrics.")],
-    validate: Validate = None,
-    resume: Annotated[bool, opts.flag("--resume", "Resume the run in that directory.")] = False,
-    overwrite: opts.Overwrite = False,
-    time: Annotated[
-        float | None, opts.Duration(help="Time budget, such as 90s, 15m or 2h.", show_default="the recipe's")
-    ] = None,
-    set_: Annotated[list[str] | None, opts.overrides("the recipe", "optimiser.lr=0.01")] = None,
-    devices: Annotated[int, opts.number("Number of GPUs, or of processes on the CPU.")] = 1,
-    accelerator: Annotated[str, opts.option("auto|cpu|gpu", "Kind of the devices.")] = "auto",
-    jobs: opts.Jobs = None,
-    dry_run: opts.DryRun = False,
-) -> Outcome | None:
+@opts.recipe
+@opts.sources
+@opts.output("Run directory: nets, checkpoints, metrics.")
+@opts.option(
+    "--validate", "SOURCE", "Games to validate on. Repeatable.", shown="a share of the training games", multiple=True,
+    type=opts.PLACE,
+)  # fmt: skip
+@opts.flag("--resume", "Resume the run in that directory.")
+@opts.overwrite
+@opts.option(
+    "--time", "DURATION", "Time budget, such as 90s, 15m or 2h.", shown="the recipe's", type=opts.DURATION
+)  # fmt: skip
+@opts.overrides("the recipe", "optimizer.lr=0.01")
+@opts.number("--devices", "Number of GPUs, or of processes on the CPU.", 1)
+@opts.option("--accelerator", "auto|cpu|gpu", "Kind of the devices.", default="auto", names=("auto", "cpu", "gpu"))
+@opts.jobs
+@opts.dry_run
+def train(
+    recipe: str, sources: opts.Strings, output: Path, validate: opts.Strings, resume: bool, overwrite: bool,
+    time: float | None, set_: opts.Strings, devices: int, accelerator: str, jobs: int | None, dry_run: bool,
+) -> Outcome | None:  # fmt: skip
     """Train a net to predict the next move.
 
     Ctrl-C stops after a step; --resume continues bit-exactly.
     """
     from kifu.recipes.schema import load_training
 
-    loaded = load_training(recipe, [*(set_ or ()), *([] if time is None else [f"max_minutes={time / 60!r}"])])
+    loaded = load_training(recipe, [*set_, *([] if time is None else [f"max_minutes={time / 60!r}"])])
 
     from kifu.learn.data import count_training_draws  # imports torch
     from kifu.learn.train import TrainOptions, check_run, is_first_process
@@ -61,11 +55,11 @@ def train(  # noqa: PLR0913 - command-line options
     options = TrainOptions(devices, accelerator, jobs)
     if dry_run:
         check_run(loaded, output, resume, overwrite, options)
-        drawn = count_training_draws(loaded, sources, validate or (), 0, jobs)
-        return Plan.of_sources([*sources, *(validate or ())], [output], drawn).outcome(lambda: print_draws(drawn))
+        drawn = count_training_draws(loaded, sources, validate, 0, jobs)
+        return Plan.of_sources([*sources, *validate], [output], drawn).outcome(lambda: print_draws(drawn))
     note_for_interrupt("--resume continues a run that has begun")
     run = train_net(
-        loaded, sources, output, validate=validate or (), resume=resume, overwrite=overwrite, options=options,
+        loaded, sources, output, validate=validate, resume=resume, overwrite=overwrite, options=options,
         progress=progress,
     )  # fmt: skip
     if not is_first_process():
@@ -74,31 +68,44 @@ def train(  # noqa: PLR0913 - command-line options
 
 
 @command(
-    _PANEL,
     "kifu evaluate sets/test.parquet --net run --positions 300",
     "kifu evaluate sets/test.parquet --net run --positions 300 --html run.html",
-    kernels=True,
 )
-def evaluate(  # noqa: PLR0913 - command-line options
-    sources: opts.Sources,
-    nets: opts.Nets = None,
-    board: Annotated[str | None, opts.Board(show_default="the net's")] = None,
-    legal: Annotated[bool, opts.flag("--legal", "Mask illegal moves.")] = False,
-    symmetries: opts.Symmetries = False,
-    passes: Annotated[bool, opts.flag("--passes", "Include passes.")] = False,
-    per_game: Annotated[int | None, opts.number("Maximum number of positions per game.")] = None,
-    positions: Annotated[int | None, opts.number("Maximum number of positions.")] = None,
-    seed: Annotated[int, opts.number("Seed of the sampled positions and the bootstrap.", least=0)] = 0,
-    precision: Precision = "float32",
-    overlap: Overlap = "refuse",
-    server: opts.Server = None,
-    html: Annotated[Path | None, opts.OutputFile(help="Write a page with plots and boards.")] = None,
-    jobs: opts.Jobs = None,
-) -> Outcome:
-    """Measure how well nets predict the moves of games.
+@opts.sources
+@opts.nets
+@opts.option(
+    "--set sets", "NAME", "Measure on those games of a fixed set (see `kifu list sets`) that the sources hold; all: on"
+    " those of every set. Repeatable.", multiple=True,
+)  # fmt: skip
+@opts.flag("--compare", "Compare results of --set: each SOURCE is a file that --json wrote.")
+@opts.output("With --set or --compare: write a Markdown page that compares nets.", required=False)
+@opts.board(shown="the net's")
+@opts.flag("--legal", "Mask illegal moves.")
+@opts.symmetries
+@opts.flag("--passes", "Include passes.")
+@opts.number("--per-game", "Maximum number of positions per game.")
+@opts.number("--positions", "Maximum number of positions.")
+@opts.number("--seed", "Seed of the sampled positions and the bootstrap.", 0, least=0)
+@opts.precision
+@opts.overlap
+@opts.server
+@opts.option("--html", "FILE", "Write a page with plots and boards.", type=opts.OUTPUT)
+@opts.jobs
+def evaluate(
+    sources: opts.Strings, nets: opts.Strings, sets: opts.Strings, compare: bool, output: Path | None,
+    board: str | None, legal: bool, symmetries: bool, passes: bool, per_game: int | None, positions: int | None,
+    seed: int, precision: str, overlap: str, server: str | None, html: Path | None, jobs: int | None,
+) -> Outcome:  # fmt: skip
+    """Measure how well nets predict the moves of games, or of fixed test sets.
 
-    Top-1, 3 and 5, likelihood and calibration are reported with 95 % intervals.
+    Top-1, 3 and 5, likelihood and calibration are reported with 95 % intervals. Training leaves the fixed sets out.
     """
+    if compare:
+        return _compare(sources, output)
+    if sets:
+        return _evaluate_sets(sources, nets or (PACKAGED[0],), sets, output, symmetries=symmetries, jobs=jobs)
+    if output is not None:
+        raise RecipeError(f"-o {output} needs --set or --compare; --html writes a page")
     from kifu.learn.evaluate import evaluate as evaluate_nets
     from kifu.learn.results import EvalOptions
     from kifu.report.evaluation import print_evaluation, write_page
@@ -109,27 +116,64 @@ def evaluate(  # noqa: PLR0913 - command-line options
     return Outcome(lambda: print_evaluation(evaluation), evaluation, write=write)
 
 
+def _evaluate_sets(
+    sources: opts.Strings,
+    nets: opts.Strings,
+    sets: opts.Strings,
+    output: Path | None,
+    *,
+    symmetries: bool,
+    jobs: int | None,
+) -> Outcome:
+    from kifu.io import write_output
+    from kifu.learn.benchmark import benchmark
+    from kifu.report.evaluation import compare, print_results
+
+    context, allowed = click.get_current_context(), ("sources", "nets", "sets", "output", "symmetries", "jobs")
+    for each in context.command.params:
+        chosen = context.get_parameter_source(each.name) == ParameterSource.COMMANDLINE
+        if chosen and each.name not in (*allowed, "json", "overwrite", "quiet", "verbose"):
+            raise RecipeError(f"a fixed set is measured in one way, so {each.opts[-1]} cannot be combined with --set")
+    names = () if sets == ("all",) else sets
+    result = benchmark(nets, sources, names, symmetries=symmetries, jobs=jobs, progress=progress)
+    write = None if output is None else partial(write_output, output, compare([result]).encode())
+    return Outcome(lambda: print_results(result), result, write=write)
+
+
+def _compare(paths: opts.Strings, output: Path | None) -> Outcome:
+    from kifu.io import write_output
+    from kifu.learn.results import read_results
+    from kifu.report.evaluation import compare
+
+    results = [read_results(path) for path in paths]
+    page = compare(results)
+    data = [each.model_dump(mode="json") for each in results]
+    write = None if output is None else partial(write_output, output, page.encode())
+    return Outcome(page.rstrip("\n"), data, write=write)
+
+
 @command(
-    _PANEL,
     "kifu annotate sets/test.parquet -o moves.parquet --net run --net small",
     "kifu annotate sets/test.parquet -o moves.parquet --dry-run",
-    kernels=True,
 )
-def annotate(  # noqa: PLR0913 - command-line options
-    catalogues: opts.Catalogues,
-    output: Annotated[Path, opts.Output(help="The .parquet file to write.")],
-    nets: opts.Nets = None,
-    board: Annotated[str | None, opts.Board(show_default="the first net's")] = None,
-    symmetries: opts.Symmetries = False,
-    rating: opts.Mover = None,
-    opponent: opts.Opponent = None,
-    server: opts.Server = None,
-    precision: Precision = "float32",
-    overwrite: opts.Overwrite = False,
-    jobs: opts.Jobs = None,
-    engine: opts.Engine = "threads",
-    dry_run: opts.DryRun = False,
-) -> Outcome:
+@opts.catalogues
+@opts.output("The .parquet file to write.")
+@opts.nets
+@opts.board(shown="the first net's")
+@opts.symmetries
+@opts.mover_rank
+@opts.opponent_rank
+@opts.server
+@opts.precision
+@opts.overwrite
+@opts.jobs
+@opts.engine
+@opts.dry_run
+def annotate(
+    catalogues: opts.Strings, output: Path, nets: opts.Strings, board: str | None, symmetries: bool,
+    rating: float | None, opponent: float | None, server: str | None, precision: str, overwrite: bool, jobs: int | None,
+    engine: str, dry_run: bool,
+) -> Outcome:  # fmt: skip
     """Write what nets think of each move of catalogues, as a table.
 
     Each row has the probability and choice of a move, the entropy, the most likely move, and the value.
@@ -150,21 +194,23 @@ def annotate(  # noqa: PLR0913 - command-line options
 
 
 @command(
-    _PANEL,
     "kifu mix sets/validation.parquet --net human --net small -o people.mix",
     "kifu mix sets/test.parquet --net human --net small -o few.mix --positions 99",
-    kernels=True,
 )
+@opts.sources
+@opts.output("The .mix file to write, in the folder of the nets.")
+@opts.option(
+    "--net nets", "NET", "A net of the mixture. Twice or more.", multiple=True, type=opts.PLACE, names=PACKAGED
+)
+@opts.board(shown="the first net's")
+@opts.number("--positions", "Maximum number of positions.", 20_000)
+@opts.number("--seed", "Seed of the sampled positions.", 0, least=0)
+@opts.overlap
+@opts.jobs
 def mix(
-    sources: opts.Sources,
-    output: Annotated[Path, opts.Output(help="The .mix file to write, in the folder of the nets.")],
-    nets: Annotated[list[str] | None, opts.NetOption(help="A net of the mixture. Twice or more.")] = None,
-    board: Annotated[str | None, opts.Board(show_default="the first net's")] = None,
-    positions: Annotated[int, opts.number("Maximum number of positions.")] = 20_000,
-    seed: Annotated[int, opts.number("Seed of the sampled positions.", least=0)] = 0,
-    overlap: Overlap = "refuse",
-    jobs: opts.Jobs = None,
-) -> Outcome:
+    sources: opts.Strings, output: Path, nets: opts.Strings, board: str | None, positions: int, seed: int, overlap: str,
+    jobs: int | None,
+) -> Outcome:  # fmt: skip
     """Fit a mixture of nets to the moves and results of games.
 
     The games must be others than those on which the mixture is evaluated.
@@ -174,28 +220,25 @@ def mix(
     from kifu.learn.results import EvalOptions
 
     options = EvalOptions(board, legal=True, positions=positions, seed=seed, overlap=overlap)  # type: ignore[arg-type]
-    fitted = fit_mix(nets or (), sources, output, options, jobs=jobs, progress=progress)
+    fitted = fit_mix(nets, sources, output, options, jobs=jobs, progress=progress)
     return Outcome(describe_net(output), fitted.model_dump(mode="json"), summary=True)
 
 
-@command(
-    _PANEL,
-    "kifu predict sample --game 3 --move 57",
-    "kifu predict sample --net run --game 3 --move 57 -o heat.png",
-    kernels=True,
-)
-def predict(  # noqa: PLR0913 - command-line options
-    container: opts.Container,
-    net: opts.Net = PACKAGED[0],
-    number: opts.GameNumber = 1,
-    move: opts.Move = None,
-    top: Annotated[int, opts.number("Number of moves to list.")] = 5,
-    rating: opts.Mover = None,
-    opponent: opts.Opponent = None,
-    server: opts.Server = None,
-    symmetries: opts.Symmetries = False,
-    output: opts.Picture = None,
-) -> Outcome:
+@command("kifu predict sample --game 3 --move 57", "kifu predict sample --net run --game 3 --move 57 -o heat.png")
+@opts.game
+@opts.net
+@opts.game_number
+@opts.move
+@opts.number("--top", "Number of moves to list.", 5)
+@opts.mover_rank
+@opts.opponent_rank
+@opts.server
+@opts.symmetries
+@opts.picture
+def predict(
+    game: str, net: str, number: int, move: int | None, top: int, rating: float | None, opponent: float | None,
+    server: str | None, symmetries: bool, output: Path | None,
+) -> Outcome:  # fmt: skip
     """Predict the next move of a position; draw a heat map."""
     from kifu.learn.inference import set_server
     from kifu.learn.net import open_net
@@ -205,22 +248,19 @@ def predict(  # noqa: PLR0913 - command-line options
     from kifu.viz.boards import save
 
     (opened,) = set_server([open_net(net, symmetries=symmetries)], server)
-    game = find_game(as_path(container), number)
-    plies, found = predict_move(opened, game, move, rating=rating, opponent=opponent)
+    found = find_game(as_path(game), number)
+    plies, predicted = predict_move(opened, found, move, rating=rating, opponent=opponent)
     if output is not None:
-        save(draw_heatmap(game.game, plies, found, top), output)
-    return Outcome(describe(game, plies, found, top), prediction_to_dict(opened.name, game.game, plies, found, top))
+        save(draw_heatmap(found.game, plies, predicted, top), output)
+    data = prediction_to_dict(opened.name, found.game, plies, predicted, top)
+    return Outcome(describe(found, plies, predicted, top), data)
 
 
-@command(_PANEL, "kifu export run -o net.onnx", "kifu export run -o net.onnx --dry-run")
-def export(
-    checkpoint: opts.Checkpoint,
-    output: Annotated[
-        Path,
-        opts.Output(help="The file to write: net.onnx, net.safetensors of half the size, or net.bin.gz for KataGo."),
-    ],
-    dry_run: opts.DryRun = False,
-) -> Outcome:
+@command("kifu export run -o net.onnx", "kifu export run -o net.onnx --dry-run", kernels=False)
+@opts.argument("checkpoint", "NET", "A net: human, small, a run directory, or a file.", type=opts.PLACE, names=PACKAGED)
+@opts.output("The file to write: net.onnx, net.safetensors of half the size, or net.bin.gz for KataGo.")
+@opts.dry_run
+def export(checkpoint: str, output: Path, dry_run: bool) -> Outcome:
     """Export a net to ONNX and verify it, to half its size, or a network of KataGo to its own format."""
     from kifu.learn.net import check_net
 
@@ -234,26 +274,23 @@ def export(
 
 
 @command(
-    _PANEL,
     "kifu problems games.parquet -o problems.sgf --net net.bin.gz",
     "kifu problems games.parquet -o some.sgf --net net.bin.gz --count 3",
-    kernels=True,
 )
-def problems(
-    catalogue: Annotated[Path, opts.argument("CATALOGUE", "A catalogue made by `kifu ingest`.")],
-    output: Annotated[Path, opts.Output(help="The .sgf file to write.")],
-    net: opts.Net = PACKAGED[0],
-    where: Annotated[str | None, opts.option("SQL", "Only games for which this holds.")] = None,
-    count: Annotated[int, opts.number("Number of problems.", max=1000)] = 10,
-    seed: Annotated[int, opts.number("Seed of the order of games.", least=0)] = 0,
-) -> Outcome:
+@opts.catalogue
+@opts.output("The .sgf file to write.")
+@opts.net
+@opts.where
+@opts.number("--count", "Number of problems, 1,000 at most.", 10, most=1000)
+@opts.number("--seed", "Seed of the order of games.", 0, least=0)
+def problems(catalogue: Path, output: Path, net: str, where: str | None, count: int, seed: int) -> Outcome:
     """Collect positions in which the move played loses at least two points. Requires a network of KataGo."""
     from kifu.io import write_output
     from kifu.learn.net import open_net
     from kifu.learn.review import Reviewer, search_problems, write_problems
     from kifu.search.searcher import Searcher
 
-    searcher = Searcher(catalogue)
+    searcher = Searcher(catalogue, use_index=False)
     search, found, tried = search_problems(Reviewer(open_net(net)), searcher, searcher.select(where), seed), [], 0
     with progress("searching problems", count, "problems") as bar:
         for _, problem in search:
@@ -266,50 +303,3 @@ def problems(
     write_output(output, write_problems(found))
     report = f"{len(found)} problems from {tried:,} games"
     return Outcome.of_output(output, report, {"problems": len(found), "games": tried})
-
-
-@command(_PANEL, "kifu benchmark", "kifu benchmark --list kgs-2018q4@1", kernels=True)
-def benchmark(
-    arguments: Annotated[
-        list[str] | None,
-        opts.argument("[SOURCE]...", "Archives, folders, records or catalogues that hold the games.", "list the sets"),
-    ] = None,
-    nets: opts.Nets = None,
-    sets: Annotated[
-        str | None, opts.option("SETS", "Benchmark sets, such as kgs-2016,kgs-2018q4.", "all in the sources")
-    ] = None,
-    symmetries: opts.Symmetries = False,
-    listing: Annotated[
-        bool, opts.flag("--list", "List the hashes of the games of the set named instead of a net.")
-    ] = False,
-    compare: Annotated[
-        bool, opts.flag("--compare", "Compare results, files that --json wrote, instead of nets.")
-    ] = False,
-    output: Annotated[Path | None, opts.Output(help="Write a Markdown page that compares the nets.")] = None,
-    jobs: opts.Jobs = None,
-) -> Outcome:
-    """Measure nets on fixed, named test sets, which training leaves out.
-
-    With sources, nets are measured on the games of the sets that these hold.
-    """
-    from kifu.io import write_output
-    from kifu.learn.benchmark import benchmark as benchmark_nets
-    from kifu.learn.benchmark import load_set, set_names
-    from kifu.learn.results import read_results
-    from kifu.report.evaluation import compare as compare_results
-    from kifu.report.evaluation import print_results, print_sets
-
-    given = arguments or []
-    if compare:
-        results = [read_results(path) for path in given]
-        page = compare_results(results)
-        write = None if output is None else partial(write_output, output, page.encode())
-        return Outcome(page.rstrip("\n"), [each.model_dump(mode="json") for each in results], write=write)
-    if listing or not given:
-        found = [load_set(name) for name in (given or set_names())]
-        data = [each.model_dump(mode="json", exclude={"hashes"}) for each in found]
-        return Outcome("".join(each.listing() for each in found).rstrip("\n") if listing else print_sets, data)
-    names = [] if sets is None else [name.strip() for name in sets.split(",")]
-    result = benchmark_nets(nets or [PACKAGED[0]], given, names, symmetries=symmetries, jobs=jobs, progress=progress)
-    write = None if output is None else partial(write_output, output, compare_results([result]).encode())
-    return Outcome(lambda: print_results(result), result, write=write)

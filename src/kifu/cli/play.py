@@ -3,48 +3,31 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
+from kifu.cli import options as opts
 from kifu.cli.app import Outcome, Plan, command, note_for_interrupt, progress
-from kifu.cli.options import (
-    Board,
-    DryRun,
-    Duration,
-    Net,
-    Output,
-    PlayerRank,
-    Rules,
-    Server,
-    Symmetries,
-    argument,
-    number,
-    option,
-)
 from kifu.learn import PACKAGED
 
-_PANEL = "Play"
 
-
-@command(
-    _PANEL, "echo genmove black | kifu gtp", "echo genmove black | kifu gtp --net run --temperature 0.5", kernels=True
+@command("echo genmove black | kifu gtp", "echo genmove black | kifu gtp --net run --temperature 0.5", has_result=False)
+@opts.net
+@opts.rules
+@opts.rank("Play as a player of this rank, such as 3d.", shown="unknown")
+@opts.opponent("Rank of the opponent.", shown="the same rank")
+@opts.server
+@opts.option(
+    "--temperature", "T", "0 plays the most probable move, 1 samples from the policy.", default=0.0, type=opts.NUMBER
 )
-def gtp(  # noqa: PLR0913 - command-line options
-    net: Net = PACKAGED[0],
-    rules: Rules = "chinese",
-    rating: Annotated[
-        float | None, PlayerRank("--rank", help="Play as a player of this rank, such as 3d.", show_default="unknown")
-    ] = None,
-    opponent: Annotated[
-        float | None, PlayerRank("--opponent", help="Rank of the opponent.", show_default="the same rank")
-    ] = None,
-    server: Server = None,
-    temperature: Annotated[float, option("T", "0 plays the most probable move, 1 samples from the policy.")] = 0,
-    seed: Annotated[int | None, number("Seed of the sampling.", least=0, default="random")] = None,
-    resign: Annotated[
-        float | None, option("P", "Resign at the third move in a row below this winning probability.", "never")
-    ] = None,
-    symmetries: Symmetries = False,
-) -> None:
+@opts.number("--seed", "Seed of the sampling.", least=0, shown="random")
+@opts.option(
+    "--resign", "P", "Resign at the third move in a row below this winning probability.", shown="never",
+    type=opts.NUMBER,
+)  # fmt: skip
+@opts.symmetries
+def gtp(
+    net: str, rules: str, rating: float | None, opponent: float | None, server: str | None, temperature: float,
+    seed: int | None, resign: float | None, symmetries: bool,
+) -> None:  # fmt: skip
     """Run a GTP engine, for Sabaki, GoGui and referees.
 
     It speaks GTP 2 on standard input and output.
@@ -65,29 +48,30 @@ def gtp(  # noqa: PLR0913 - command-line options
 
 
 @command(
-    _PANEL,
     'kifu match run "kifu gtp" -o match --games 2 --board 9x9',
     'kifu match run "kifu gtp" -o other --move-time 10s --dry-run',
-    kernels=True,
 )
-def match(  # noqa: PLR0913 - command-line options
-    a: Annotated[str, argument("A", "Command line of a GTP program, in quotes; or a net.")],
-    b: Annotated[str, argument("B", "The opponent.")],
-    output: Annotated[Path, Output(help="Folder for the games and match.json.")],
-    games: Annotated[int, number("Number of games; openings are played with both colours.")] = 20,
-    board: Annotated[str, Board()] = "19x19",
-    komi: Annotated[float, option("POINTS", "Points for White.")] = 7.5,
-    rules: Rules = "chinese",
-    openings: Annotated[Path | None, option("CATALOGUE", "Catalogue to take openings from.", "corner moves")] = None,
-    opening_moves: Annotated[int, number("Length of a catalogue's openings.")] = 8,
-    seed: Annotated[int, number("Seed of the choice of openings.", least=0)] = 1,
-    move_time: Annotated[
-        float, Duration(help="Time per move; exceeding it forfeits the game.", show_default="60s")
-    ] = 60.0,
-    score_by: Annotated[str | None, option("COMMAND", "GTP program that scores games.", "GNU Go, if installed")] = None,
-    jobs: Annotated[int, number("Number of parallel games.")] = 1,
-    dry_run: DryRun = False,
-) -> Outcome:
+@opts.argument("a", "A", "Command line of a GTP program, in quotes; or a net.", type=opts.PLACE, names=PACKAGED)
+@opts.argument("b", "B", "The opponent.", type=opts.PLACE, names=PACKAGED)
+@opts.output("Folder for the games and match.json.")
+@opts.number("--games", "Number of games; openings are played with both colours.", 20)
+@opts.board("19x19")
+@opts.option("--komi", "POINTS", "Points for White.", default=7.5, type=opts.NUMBER)
+@opts.rules
+@opts.option("--openings", "CATALOGUE", "Catalogue to take openings from.", shown="corner moves", type=opts.PATH)
+@opts.number("--opening-moves", "Length of a catalogue's openings.", 8)
+@opts.number("--seed", "Seed of the choice of openings.", 1, least=0)
+@opts.option(
+    "--move-time", "DURATION", "Time per move; exceeding it forfeits the game.", default=60.0, shown="60s",
+    type=opts.DURATION,
+)  # fmt: skip
+@opts.option("--score-by", "COMMAND", "GTP program that scores games.", shown="GNU Go, if installed", type=opts.PLACE)
+@opts.number("--jobs", "Number of parallel games.", 1)
+@opts.dry_run
+def match(
+    a: str, b: str, output: Path, games: int, board: str, komi: float, rules: str, openings: Path | None,
+    opening_moves: int, seed: int, move_time: float, score_by: str | None, jobs: int, dry_run: bool,
+) -> Outcome:  # fmt: skip
     """Play games between two GTP programs and score the match.
 
     A match that was interrupted, or shall have more games, is resumed.

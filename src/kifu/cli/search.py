@@ -1,117 +1,71 @@
-"""Commands for searches: index, search, explore."""
+"""Commands for searches: search, explore."""
 
 from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
 
-from kifu.cli.app import Outcome, Plan, command, progress
-from kifu.cli.options import (
-    Board,
-    DryRun,
-    Engine,
-    Jobs,
-    Output,
-    OutputFile,
-    Overwrite,
-    Picture,
-    argument,
-    flag,
-    number,
-    option,
-)
+from kifu.cli import options as opts
+from kifu.cli.app import Outcome, command, progress
 from kifu.errors import OutputError
 
-_PANEL = "Search"
+_COLORS = ("black", "white")
+_SPELLINGS = (
+    "moves such as Q16 D4, a diagram, GAME@MOVE of the catalogue, FILE.sgf@MOVE, a file with any of these, or - for"
+    " standard input."
+)
 
-_Catalogue = Annotated[Path, argument("CATALOGUE", "A catalogue made by `kifu ingest`.")]
-_Where = Annotated[str | None, option("SQL", "Only games for which this holds, such as 'black_rating >= 36'.")]
-_Player = Annotated[str | None, option("NAME", "Only games of this player.")]
-_Colour = Annotated[str | None, option("COLOUR", "The colour of this player: black or white.")]
-_Years = Annotated[
-    str | None, option("MOVE", "Count a continuation by year: its letter or point in the table, or all.")
-]
-_NoIndex = Annotated[bool, flag("--no-index", "Do not use the index made by `kifu index`.")]
-
-
-@command(_PANEL, "kifu index games.parquet", "kifu index corpus --plies 100 --dry-run", kernels=True)
-def index(
-    catalogue: _Catalogue,
-    plies: Annotated[int, number("Number of indexed positions of each game.", max=1000)] = 60,
-    overwrite: Overwrite = False,
-    jobs: Jobs = None,
-    engine: Engine = "threads",
-    dry_run: DryRun = False,
-) -> Outcome:
-    """Index a catalogue, which makes searches fast.
-
-    The index of each Parquet file is written beside it, 650 bytes a game. Files that are indexed already are skipped.
-    """
-    from kifu.search.build import build_index, files_to_index
-    from kifu.search.index import index_path
-
-    if dry_run:
-        todo = files_to_index(catalogue, plies)
-        return Plan.of_catalogues([catalogue], [index_path(path) for path in todo]).outcome()
-    report = build_index(catalogue, plies=plies, overwrite=overwrite, jobs=jobs, engine=engine, progress=progress)
-    return Outcome.of_output(catalogue, report)
+_player = opts.option("--player", "NAME", "Only games of this player.")
+_color = opts.option("--color", "COLOR", "The color of this player: black or white.", names=_COLORS)
+_years = opts.option("--years", "MOVE", "Count a continuation by year: its letter or point in the table, or all.")
 
 
 @command(
-    _PANEL,
-    "kifu search '+----/|..../|..../|...X' games.parquet",
-    "kifu search '.XO/XO.' games.parquet --next black -o pattern.svg",
-    "kifu search 'Q16 R14' games.parquet -o found.parquet",
-    kernels=True,
+    "kifu search games.parquet '+----/|..../|..../|...X'",
+    "kifu search games.parquet '.XO/XO.' --next black -o pattern.svg",
+    "kifu search games.parquet Q16 R14 -o found.parquet",
 )
-def search(  # noqa: PLR0913 - command-line options
-    pattern: Annotated[
-        str, argument("PATTERN", "A diagram or moves, a file with one, an .sgf file, or - for standard input.")
-    ],
-    catalogue: _Catalogue,
-    output: Annotated[
-        Path | None,
-        Output(help="Write the games found as a catalogue (.parquet), or a picture (.svg, .png), of --years if given."),
-    ] = None,
-    hits: Annotated[Path | None, OutputFile(help="Write the table of hits into this .parquet file.")] = None,
-    anchor: Annotated[
-        str | None,
-        option("ANCHOR", "Place on the board: board, corner, side, centre or anywhere.", "by the edges drawn"),
-    ] = None,
-    fixed_colours: Annotated[
-        bool, flag("--fixed-colours", "Do not find the pattern with Black and White exchanged.")
-    ] = False,
-    next_: Annotated[str | None, option("COLOUR", "Only hits that this colour continues.", name="--next")] = None,
-    consecutive: Annotated[
-        bool, flag("--consecutive", "Between the moves of the pattern, none is played elsewhere.")
-    ] = False,
-    last_ply: Annotated[
-        int | None, number("The pattern is complete after at most N moves.", least=0, max=65535)
-    ] = None,
-    where: _Where = None,
-    player: _Player = None,
-    colour: _Colour = None,
-    years: _Years = None,
-    no_index: _NoIndex = False,
-    jobs: Jobs = None,
-) -> Outcome:
+@opts.catalogue
+@opts.argument("pattern", "PATTERN", f"A pattern: {_SPELLINGS}", type=opts.PLACE, nargs=-1)
+@opts.output(
+    "Write the games found as a catalogue (.parquet), or a picture (.svg, .png), of --years if given.", required=False
+)
+@opts.option("--hits", "FILE", "Write the table of hits into this .parquet file.", type=opts.OUTPUT)
+@opts.option(
+    "--anchor", "ANCHOR", "Place on the board: board, corner, side, centre or anywhere.", shown="by the edges drawn",
+    names=("board", "corner", "side", "centre", "anywhere"),
+)  # fmt: skip
+@opts.flag("--fixed-colors", "Do not find the pattern with Black and White exchanged.")
+@opts.option("--next next_", "COLOR", "Only hits that this color continues.", names=_COLORS)
+@opts.flag("--consecutive", "Between the moves of the pattern, none is played elsewhere.")
+@opts.number("--last-ply", "The pattern is complete after at most N moves.", least=0, most=65535)
+@opts.where
+@_player
+@_color
+@_years
+@opts.no_index
+@opts.jobs
+def search(
+    catalogue: Path, pattern: opts.Strings, output: Path | None, hits: Path | None, anchor: str | None,
+    fixed_colors: bool, next_: str | None, consecutive: bool, last_ply: int | None, where: str | None,
+    player: str | None, color: str | None, years: str | None, no_index: bool, jobs: int | None,
+) -> Outcome:  # fmt: skip
     """Find a pattern or a sequence of moves, and count how it was continued.
 
     A diagram has a row per line or between slashes: X and O are stones, . is empty, * anything. The edges - and | of
-    the board anchor it.
+    the board anchor it. The first search makes an index beside the catalogue, 650 bytes a game.
     """
-    from kifu.cli.search_input import apply_options, read_pattern, require_fit, select_games
+    from kifu.cli.search_input import apply_options, open_searcher, read_pattern, require_fit, select_games
     from kifu.report.search import view_hits
-    from kifu.search.searcher import Searcher
 
     _check_suffix(output, ".parquet", ".svg", ".png")
     _check_suffix(hits, ".parquet")
+    searcher = open_searcher(catalogue, " ".join(pattern), no_index, jobs)
     wanted = apply_options(
-        read_pattern(pattern), anchor, next_, fixed_colours=fixed_colours, consecutive=consecutive, last_ply=last_ply
-    )
-    searcher = Searcher(catalogue, use_index=not no_index)
-    games = select_games(searcher, where, player, colour)
+        read_pattern(searcher, " ".join(pattern)), anchor, next_, fixed_colours=fixed_colors, consecutive=consecutive,
+        last_ply=last_ply,
+    )  # fmt: skip
+    games = select_games(searcher, where, player, color)
     found = searcher.find(wanted, games, jobs=jobs, progress=progress)
     if found.games == 0:
         require_fit(searcher, wanted)
@@ -128,43 +82,32 @@ def search(  # noqa: PLR0913 - command-line options
     return Outcome(view.print, view.to_dict(), write=write)
 
 
-@command(
-    _PANEL,
-    "kifu explore games.parquet 'Q16 D4'",
-    "kifu explore games.parquet --years R16 -o years.svg",
-    kernels=True,
-)
-def explore(  # noqa: PLR0913 - command-line options
-    catalogue: _Catalogue,
-    position: Annotated[
-        str,
-        argument(
-            "POSITION",
-            "Moves such as 'Q16 D4', GAME@MOVE of the catalogue, FILE.sgf@MOVE, a diagram, or a file.",
-            "the empty board",
-        ),
-    ] = "",
-    output: Picture = None,
-    where: _Where = None,
-    player: _Player = None,
-    colour: _Colour = None,
-    years: _Years = None,
-    board: Annotated[str | None, Board(show_default="the most frequent one")] = None,
-    no_index: _NoIndex = False,
-    jobs: Jobs = None,
-) -> Outcome:
+@command("kifu explore games.parquet Q16 D4", "kifu explore games.parquet --years R16 -o years.svg")
+@opts.catalogue
+@opts.argument("position", "POSITION", f"A position: {_SPELLINGS}", shown="the empty board", type=opts.PLACE, nargs=-1)
+@opts.picture
+@opts.where
+@_player
+@_color
+@_years
+@opts.board(shown="the most frequent one")
+@opts.no_index
+@opts.jobs
+def explore(
+    catalogue: Path, position: opts.Strings, output: Path | None, where: str | None, player: str | None,
+    color: str | None, years: str | None, board: str | None, no_index: bool, jobs: int | None,
+) -> Outcome:  # fmt: skip
     """Count the moves that were played in a position, in any orientation, and their results.
 
     `kifu serve` shows the same on a board in the browser.
     """
-    from kifu.cli.search_input import read_position, require_fit, select_games
+    from kifu.cli.search_input import open_searcher, read_position, require_fit, select_games
     from kifu.report.search import view_exploration
-    from kifu.search.searcher import Searcher
 
     _check_suffix(output, ".svg", ".png")
-    searcher = Searcher(catalogue, use_index=not no_index)
-    start = read_position(searcher, position, board)
-    games = select_games(searcher, where, player, colour)
+    searcher = open_searcher(catalogue, " ".join(position), no_index, jobs)
+    start = read_position(searcher, " ".join(position), board)
+    games = select_games(searcher, where, player, color)
     found = searcher.explore(start, games, jobs=jobs, progress=progress)
     if found.games == 0:
         require_fit(searcher, start.to_pattern())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from dataclasses import replace
@@ -12,36 +11,65 @@ from typing import Any
 import numpy as np
 
 from kifu.arrays import Bools
+from kifu.cli.app import progress
 from kifu.corpus.catalogue import is_catalogue
 from kifu.corpus.schema import to_numpy
 from kifu.errors import RecipeError, SourceError, printable
 from kifu.point import parse_board
 from kifu.registry import check_choice
+from kifu.search.build import ensure_index
 from kifu.search.notation import check_pattern, parse_pattern
 from kifu.search.pattern import ANCHORS, Pattern
-from kifu.search.position import FILE_LIMIT, Position, parse_position, pattern_from_sgf, read_input, sequence_pattern
+from kifu.search.position import (
+    FILE_LIMIT,
+    Position,
+    parse_position,
+    pattern_from_sgf,
+    read_input,
+    record_position,
+    sequence_pattern,
+)
 from kifu.search.searcher import Searcher
 
 _COLOURS = {"black": 1, "white": 2}
 _MOVES = re.compile(r"(?:(?:pass|black|white|[bw]|[a-hj-t][0-9]{1,2})(?:[\s,]+|$))+", re.IGNORECASE)
+_PLY = re.compile(r"\s*(?:[0-9]+|.+\.sgf)@[0-9]+\s*", re.IGNORECASE)
 _DIAGRAM = re.compile(r"[-+|.XOxo#*0-9\s/]+")
 
 
-def read_pattern(argument: str) -> Pattern:
-    """Return the pattern in a text, in the file at a path, or in standard input ("-"): a diagram, moves or an SGF.
+def open_searcher(catalogue: Path, argument: str, no_index: bool, jobs: int | None) -> Searcher:
+    """Return the searcher of a catalogue, which is indexed first. argument: The pattern or position after it."""
+    if is_catalogue(argument):
+        raise RecipeError(f"{printable(argument)} is a catalogue: it comes first, then the pattern or position")
+    return Searcher(catalogue, use_index=not no_index and ensure_index(catalogue, jobs=jobs, progress=progress))
 
-    Raises SourceError if the file cannot be read; RecipeError if the text is not a pattern; RecordError if the record
+
+def read_pattern(searcher: Searcher, argument: str) -> Pattern:
+    """Return a pattern: moves, a diagram, a ply of a game of the catalogue or a record, or a file with one of them.
+
+    A record without a ply is a pattern drawn by markup.
+
+    Raises SourceError if a file cannot be read; RecipeError if the text is not a pattern; RecordError if the record
     has no game; GameError if the game of the record is dropped, or has an illegal move.
     """
+    given = _read(argument)
+    if isinstance(given, bytes) and b"(;" in given:
+        return pattern_from_sgf(given)
+    text = given if isinstance(given, str) else given.decode("utf-8", "replace")
+    if _PLY.fullmatch(text):
+        return read_position(searcher, text, None).to_pattern()
+    return sequence_pattern(text) if _MOVES.fullmatch(text.strip()) else parse_pattern(text)
+
+
+def _read(argument: str) -> bytes | str:
+    """Return the content of a file or standard input, or other text. Raises SourceError if there is no such file."""
     if argument == "-":
-        return _parse(sys.stdin.buffer.read(FILE_LIMIT))
-    if not _is_file(argument):
-        if not (_is_text(argument) or _MOVES.fullmatch(argument)):
-            raise SourceError(f"{printable(argument)}: no such file, and neither a diagram nor moves")
-        return _parse(os.fsencode(argument))
-    if is_catalogue(argument):
-        raise RecipeError(f"{printable(argument)} is a catalogue, not a pattern; the pattern comes first")
-    return _parse(read_input(argument))
+        return sys.stdin.buffer.read(FILE_LIMIT)
+    if _is_file(argument):
+        return read_input(argument)
+    if not (argument == "" or _is_text(argument) or _MOVES.match(argument) or _PLY.fullmatch(argument)):
+        raise SourceError(f"{printable(argument)}: no such file, and neither a diagram nor moves")
+    return argument
 
 
 def _is_text(argument: str) -> bool:
@@ -54,13 +82,6 @@ def _is_file(argument: str) -> bool:
         return argument != "" and Path(argument).is_file()
     except (OSError, ValueError):  # longer than any path, or with a null character
         return False
-
-
-def _parse(data: bytes) -> Pattern:
-    if b"(;" in data:
-        return pattern_from_sgf(data)
-    text = data.decode("utf-8", "replace")
-    return sequence_pattern(text) if _MOVES.fullmatch(text.strip()) else parse_pattern(text)
 
 
 def apply_options(
@@ -97,7 +118,7 @@ def apply_options(
 
 
 def read_position(searcher: Searcher, argument: str, board: str | None) -> Position:
-    """Return a position: moves, a ply of a game of the catalogue, a diagram, or a file with one of them.
+    """Return a position in the spellings of `read_pattern`; of a record without a ply, the final one.
 
     Raises RecipeError if the text is not a position, or there is no such game; GameError if the game of the record is
     dropped, or has no such position.
@@ -107,9 +128,11 @@ def read_position(searcher: Searcher, argument: str, board: str | None) -> Posit
         board: The size of the board for moves, such as "19x19"; by default the most frequent one of the catalogue.
     """
     width, height = (board_sizes(searcher) or [(19, 19)])[0] if board is None else parse_board(board)
-    if not (_is_file(argument) or _is_text(argument)) and re.search(r"\.\w+$", argument):
-        raise SourceError(f"{printable(argument)}: no such file")
-    position = parse_position(Path(argument) if _is_file(argument) else argument, width, height)
+    given = _read(argument)
+    if isinstance(given, bytes) and b"(;" in given:
+        return record_position(given)
+    text = given if isinstance(given, str) else given.decode("utf-8", "replace")
+    position = parse_position(text, width, height)
     if isinstance(position, Position):
         return position
     row, ply = position

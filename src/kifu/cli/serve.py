@@ -6,21 +6,21 @@ import contextlib
 import logging
 import os
 import re
-import shlex
 import signal
-import socket
 import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from kifu.cli.app import command, echo, note_for_interrupt, print_interrupted, print_traceback
-from kifu.cli.options import Nets, argument, flag, number, option
+from kifu.cli import options as opts
+from kifu.cli.app import command, echo, note_for_interrupt, print_interrupted, print_traceback, progress
 from kifu.errors import RecipeError, first_line, printable
 from kifu.learn import PACKAGED
 
 if TYPE_CHECKING:
+    import socket
+
     from starlette.types import ASGIApp
 
     from kifu.web.site import Site
@@ -31,43 +31,43 @@ _STOP_SECONDS = 1.8
 _END = "the server has ended"
 
 
-@command("Play", "kifu serve games.parquet", "kifu serve games.parquet --net small --net run --port 0", kernels=True)
+@command("kifu serve games.parquet", "kifu serve games.parquet --net human --net small --port 0", has_result=False)
+@opts.catalogues
+@opts.nets
+@opts.option(
+    "--report", "FILE", "A report to show: JSON of `kifu evaluate` or `audit`. Repeatable.", shown="none",
+    type=opts.PATH, multiple=True,
+)  # fmt: skip
+@opts.option(
+    "--records", "SOURCE", "An archive or folder that was ingested, to show the bytes of its records. Repeatable.",
+    shown="none", type=opts.PATH, multiple=True,
+)  # fmt: skip
+@opts.option(
+    "--host", "ADDRESS", "Address to listen on; another one than the default needs a token.", default="127.0.0.1"
+)
+@opts.number("--port", "Port; 0 takes a free one.", 8361, least=0, most=65535)
+@opts.option(
+    "--token", "TEXT", "Secret that every visitor needs, 16 letters or digits or more.",
+    shown="none; random for another --host",
+)  # fmt: skip
+@opts.no_index
+@opts.flag("--open open_browser", "Open the page in the default browser.")
 def serve(
-    catalogues: Annotated[list[Path], argument("CATALOGUE...", "Catalogues made by `kifu ingest`.")],
-    net: Nets = None,
-    report: Annotated[
-        list[Path] | None,
-        option("FILE", "A report to show: JSON of `kifu evaluate`, `benchmark` or `audit`; repeatable.", "none"),
-    ] = None,
-    records: Annotated[
-        list[Path] | None,
-        option(
-            "SOURCE", "An archive or folder that was ingested, to show the bytes of its records; repeatable.", "none"
-        ),
-    ] = None,
-    host: Annotated[
-        str, option("ADDRESS", "Address to listen on; another one than the default needs a token.")
-    ] = "127.0.0.1",
-    port: Annotated[int, number("Port; 0 takes a free one.", least=0, max=65535)] = 8361,
-    token: Annotated[
-        str | None,
-        option(
-            "TEXT", "Secret that every visitor needs, 16 letters or digits or more.", "none; random for another --host"
-        ),
-    ] = None,
-    open_browser: Annotated[bool, flag("--open", "Open the page in the default browser.")] = False,
-) -> None:
+    catalogues: opts.Strings, nets: opts.Strings, report: tuple[Path, ...], records: tuple[Path, ...], host: str,
+    port: int, token: str | None, no_index: bool, open_browser: bool,
+) -> None:  # fmt: skip
     """Serve catalogues and nets as web pages: browse, explore, search, play. --net none serves no net."""
     import secrets
     import webbrowser
 
     from kifu.process import limit_heaps
+    from kifu.search.build import ensure_index
     from kifu.web.server import Access, create_app, listen
     from kifu.web.site import Site
 
     if token is not None and not re.fullmatch("[A-Za-z0-9_-]{16,200}", token):
         raise RecipeError("--token must be 16 to 200 letters, digits, - or _")
-    nets = [] if net == ["none"] else net or [PACKAGED[0]]
+    names = [] if nets == ("none",) else nets or (PACKAGED[0],)
     is_local = host in ("127.0.0.1", "localhost", "::1")
     limit_heaps()
     with contextlib.closing(listen(host, port)) as listener:
@@ -75,20 +75,18 @@ def serve(
         if not is_local:
             token = token or secrets.token_urlsafe(24)
         access = Access.local(port, token) if is_local else Access.remote(port, token or "")
-        with contextlib.closing(Site(catalogues, nets, report or (), records or ())) as site, _bounded_interrupt():
+        for catalogue in () if no_index else catalogues:
+            ensure_index(catalogue, progress=progress)
+        with contextlib.closing(Site(catalogues, names, report, records)) as site, _bounded_interrupt():
             app = create_app(site, access, _report_failure)
             url = f"http://{_name(host)}:{port}/" + (f"?token={token}" if token else "")
             games = sum(len(each.searcher.catalogue) for each in site.corpora)
-            named = {0: "no net", 1: f"the net {printable(nets[0])}" if nets else ""}.get(
-                len(nets), f"{len(nets)} nets"
+            named = {0: "no net", 1: f"the net {printable(names[0])}" if names else ""}.get(
+                len(names), f"{len(names)} nets"
             )
             echo(f"{url} serves {games:,} games and {named}; Ctrl-C ends it")
             if token:
                 _note("everyone who has this address can read all games; others are refused")
-            for path, each in zip(catalogues, site.corpora):
-                if not each.indexed:
-                    command_line = f"kifu index {shlex.quote(printable(path))}"
-                    _note(f"{each.name} has no search index: `{command_line}` makes the explorer and searches fast")
             sys.stdout.flush()
             note_for_interrupt(_END)
             if open_browser:
@@ -141,6 +139,8 @@ def _end_soon(number: int) -> None:
 
 def _name(host: str) -> str:
     if host in ("0.0.0.0", "::"):
+        import socket
+
         return socket.gethostname()
     return f"[{host}]" if ":" in host else host
 

@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 
 from kifu.corpus.parquet import VERSION_KEY, TableWriter, group_rows, open_file, read_batches, reading
 from kifu.corpus.schema import INDEX, SCHEMA, VERSION
-from kifu.errors import FormatError, SourceError, printable
-from kifu.io import hash_file, open_regular, utf8_name
+from kifu.errors import FormatError, SourceError
+from kifu.io import hash_file, open_regular
 from kifu.records.paths import Remote, as_path
 
 if TYPE_CHECKING:
@@ -67,15 +67,6 @@ class CatalogueWriter(TableWriter):
     def finish(self, metadata: Mapping[str, Any]) -> None:
         """Write the remaining rows and the footer. metadata: the origin as JSON values, later `Catalogue.metadata`."""
         super().finish({"kifu.about": metadata})
-
-    def publish(self) -> str:
-        """Give the finished file its name and return its BLAKE3 in hex; note if it has the index of another one."""
-        path = self._output.path
-        old = hash_file(path) if path.with_name(path.name + SEARCH_SUFFIX).exists() and path.is_file() else None
-        new = super().publish()
-        if old not in (None, new):
-            _log.warning("%s has the search index of an earlier catalogue: run kifu index --overwrite", printable(path))
-        return new
 
 
 def _parquet_names(field: pa.Field) -> list[str]:
@@ -171,10 +162,6 @@ class Catalogue:
         with reading(self.path):
             return sum(path.stat().st_size for path in self.partitions)
 
-    def describe(self) -> dict[str, Any]:
-        """Return its name as given, size and digest, as the metadata of what is made from it lists them."""
-        return {"name": utf8_name(str(self.path)), "bytes": self.file_bytes(), "blake3": self.digest()}
-
     def __len__(self) -> int:
         return self.rows
 
@@ -257,7 +244,7 @@ def read_shard(shard: RowShard, columns: Sequence[str] | None = None, size: int 
 def open_partition(path: Path, rows: int | None = None) -> pq.ParquetFile:
     """Open a file of an open catalogue. Raises FormatError also if it was removed, or has other rows than then."""
     if not path.exists():
-        raise FormatError(f"{path} was removed while the catalogue was read, as kifu compact does; try again")
+        raise FormatError(f"{path} was removed while the catalogue was read, as merging its partitions does; try again")
     file = open_file(path)
     if rows not in (None, file.metadata.num_rows):
         raise FormatError(f"{path} has changed: it has {file.metadata.num_rows:,} rows, not {rows:,}")

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import Field, field_validator
+from pydantic import BeforeValidator, Field, field_validator
 
 from kifu.config import Line, NamedConfig, check_config, load_config
 from kifu.corpus.hashes import handicap_as_setup
@@ -25,12 +25,17 @@ from kifu.go.rules import Rules
 from kifu.point import POINT_MASK, WHITE_BIT, parse_board
 from kifu.records.games import GameArrays, ParseWarning
 from kifu.records.meta import Overtime, OvertimeKind, thinking_seconds
+from kifu.records.ranks import Rank
 from kifu.registry import check_choice
 
 _FOLDER, _KIND = "cleaning", "set of cleaning rules"
 
 Count = Annotated[int, Field(ge=0, le=10**6)]
 Amount = Annotated[float, Field(ge=0, le=10**6)]
+
+
+def _read_rank(value: object) -> object:
+    return Rank.parse_rating(value) if isinstance(value, str) else value
 
 
 class CleaningRules(NamedConfig):
@@ -66,8 +71,9 @@ class CleaningRules(NamedConfig):
     """Require a known result that is not void."""
     ranked: bool = False
     """Require both ranks to be known."""
-    min_rating: Amount | None = None
-    """Minimum rating of both players, where known: 30 kyu 2, 1 kyu 31, 1 dan 32, 9 dan 40, 1 dan professional 41."""
+    min_rating: Annotated[Amount, BeforeValidator(_read_rank)] | None = None
+    """Minimum rank of both players, where known: "6d", or its rating: 30 kyu 2, 1 kyu 31, 1 dan 32, 9 dan 40, 1 dan
+    professional 41."""
     programs: bool = True
     """Keep the games of programs."""
     program_names: tuple[Line, ...] = Field((), strict=False)
@@ -107,7 +113,6 @@ def load_cleaning_rules(name: str | os.PathLike[str], overrides: Iterable[str] =
 
     Args:
         name: A built-in name, or a path that ends in .toml.
-        overrides: See `kifu.config.load_config`.
     """
     return check_cleaning_rules(load_config(_FOLDER, _KIND, name, overrides), name)
 
@@ -123,7 +128,6 @@ def apply_rules(rules: CleaningRules, games: GameArrays, batch: pa.RecordBatch) 
     Illegal moves and duplicates are not checked here: the former require a replay, the latter the other games.
 
     Args:
-        games: The games of `batch`.
         batch: Rows with all columns of the catalogue but `drop` and `drop_detail`.
     """
     drop = np.full(len(games), DropReason.KEPT, np.uint8)

@@ -72,6 +72,20 @@ def mix_words(x: Any) -> Any:
 mix = inline_kernel(mix_words)
 
 
+def seeded_hashes(words: Hashes, seed: int) -> Hashes:
+    """Return hashes [G] uint64 that depend on each word and the seed, and order the words as if at random."""
+    hashes: Hashes = mix_words(words ^ mix_words(np.array([seed], np.uint64)))
+    return hashes
+
+
+def lowest_bound(hashes: Hashes, count: int) -> np.uint64:
+    """Return the highest of the `count` lowest hashes, to which a draw of as many takes all; of fewer, the maximum."""
+    if count >= len(hashes):
+        return np.uint64(2**64 - 1)
+    bound: np.uint64 = np.partition(hashes, count - 1)[count - 1]
+    return bound
+
+
 class HashState(NamedTuple):
     """G games with the tables and work arrays for hashing them; offsets and moves are those of `GameArrays`.
 

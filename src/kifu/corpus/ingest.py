@@ -22,6 +22,7 @@ from kifu.corpus.parquet import keep_table
 from kifu.corpus.rows import Rows, UnparsedTexts, rows_from_catalogue, rows_from_parsed
 from kifu.corpus.schema import count_drops, count_repairs, drop_codes, to_numpy, with_drop
 from kifu.corpus.sources import (
+    GameSources,
     IngestItem,
     ShardReader,
     Source,
@@ -39,7 +40,6 @@ from kifu.io import remove_file, temp_path
 from kifu.progress import ProgressFactory, silent
 from kifu.records.games import UNREADABLE, LeftOut
 from kifu.records.parse import parse_block
-from kifu.records.paths import Paths
 from kifu.records.text import Programs, known_programs
 from kifu.records.tygem import TygemIndex, load_index
 from kifu.text import Report, format_bytes, format_games
@@ -150,7 +150,7 @@ def ingest_item(rules: CleaningRules, index: TygemIndex | None, programs: Progra
 
 
 def ingest(
-    sources: Paths | Iterable[Source],
+    sources: GameSources,
     output: str | os.PathLike[str],
     *,
     clean: str | os.PathLike[str] | CleaningRules = "legal",

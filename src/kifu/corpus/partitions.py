@@ -44,13 +44,17 @@ class Partition(StrictModel):
 
 
 class SourceInfo(StrictModel):
-    """A source, see `kifu.corpus.sources.Source.info`; a folder of loose records has no size."""
+    """A source and its name, see `kifu.corpus.sources.Source.info`; a folder of loose records has no size."""
 
     name: str
     bytes: Count | None = None
     blake3: Hash | None = None
     left_out: dict[str, Count] | None = None  # files or members that were not read, by kind
     about: dict[str, Any] | None = None  # the metadata of a catalogue
+
+    def info(self) -> dict[str, Any]:
+        """Return the source as JSON values; a catalogue without its name, which its games do not depend on."""
+        return self.model_dump(exclude_none=True, exclude=None if self.about is None else {"name"})
 
 
 class Index(StrictModel):
@@ -75,7 +79,7 @@ class Index(StrictModel):
 
     def metadata(self) -> dict[str, Any]:
         """Return the value of `Catalogue.metadata`."""
-        sources = [source.model_dump(exclude_none=True) for source in self.sources]
+        sources = [source.info() for source in self.sources]
         return {"clean": self.clean, "sources": sources, "read": self.read, "kept": self.kept, "drops": self.drops}
 
     def digest(self) -> str:

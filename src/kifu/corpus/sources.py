@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import groupby, islice
@@ -69,8 +69,8 @@ class Source:
 
     `left_out` counts, for the first container of a folder, the files of the folder that are left out, by kind. `info`
     holds name, size and BLAKE3 under the keys name, bytes and blake3, as catalogues and manifests list them, once
-    `hash_sources` has computed them; of a catalogue also its metadata, as `about`. A folder of loose records and a
-    partitioned catalogue have no size.
+    `hash_sources` has computed them; of a catalogue no name, which its games do not depend on, but its metadata, as
+    `about`. A folder of loose records and a partitioned catalogue have no size.
     """
 
     path: AnyPath
@@ -84,6 +84,10 @@ class Source:
     def __post_init__(self) -> None:
         if self.version is None:
             object.__setattr__(self, "version", _version(self.path))
+
+
+GameSources: TypeAlias = Paths | Iterable[Source]
+"""One or more paths or URLs, or what `find_sources` returned for them."""
 
 
 def _version(path: AnyPath) -> tuple[int, ...] | None:
@@ -133,7 +137,7 @@ IngestItem: TypeAlias = tuple[str, Content]
 """A unit of work for one thread: the name of a `Source`, and some of its content."""
 
 
-def find_sources(sources: Paths | Iterable[Source]) -> list[Source]:
+def find_sources(sources: GameSources) -> list[Source]:
     """Find all containers and catalogues, in the order of the sources; results of an earlier call stay as they are.
 
     An archive within a folder is named by its path in the folder, any other source by the last component of its path.
@@ -257,11 +261,9 @@ def hash_sources(sources: Iterable[Source], executor: Executor) -> list[Source]:
     paths = [source.path for source in found]
     for _ in local_paths([path for path in paths if isinstance(path, Remote) and not path.is_dir()]):
         pass  # copies them, and lets other processes read the same bytes
-    infos = [{"name": source.name} | info for source, info in zip(found, executor.map(_hash, paths))]
-    return [
-        replace(each, info=info if each.catalogue is None else info | {"about": _about(each.catalogue)})
-        for each, info in zip(found, infos)
-    ]
+    origins = [{"name": each.name} if each.catalogue is None else {"about": _about(each.catalogue)} for each in found]
+    hashes = executor.map(_hash, paths)
+    return [replace(each, info=origin | info) for each, origin, info in zip(found, origins, hashes)]
 
 
 def _about(catalogue: Catalogue) -> dict[str, Any]:
@@ -277,6 +279,12 @@ def add_left_out(sources: Iterable[Source], left_out: LeftOut) -> list[dict[str,
     """Return the `info` of each source, with the key left_out where something of it is left out."""
     counts = ((source.info, left_out.of_container(str(source.path))) for source in sources)
     return [info | ({"left_out": count} if count else {}) for info, count in counts]
+
+
+def source_infos(about: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the sources that metadata of any writer list, the catalogues of a split as well."""
+    listed = about.get("of") or about.get("sources")
+    return [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
 
 
 def hashed_infos(sources: Iterable[Source]) -> list[dict[str, Any]] | None:

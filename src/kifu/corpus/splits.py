@@ -34,12 +34,12 @@ from kifu.arrays import Hashes
 from kifu.assets import config_names
 from kifu.config import Line, NamedConfig, StrictModel, check_config, load_config
 from kifu.corpus.catalogue import CatalogueWriter, open_catalogue
-from kifu.corpus.hashes import mix_words, text_hashes
+from kifu.corpus.hashes import seeded_hashes, text_hashes
 from kifu.corpus.links import Games, find_links, read_rows
 from kifu.corpus.parquet import keep_table
 from kifu.corpus.schema import drop_codes, map_distinct, to_numpy
 from kifu.errors import DropReason, RecipeError, SourceError, join_lines
-from kifu.io import read_small, remove_file, require_size, utf8_name
+from kifu.io import read_small, remove_file, require_size
 from kifu.progress import ProgressFactory, silent
 from kifu.records.paths import Paths, as_list
 from kifu.text import Report
@@ -55,6 +55,7 @@ T = TypeVar("T")
 Sets = Annotated[dict[Line, T], Field(min_length=1, max_length=1000)]
 Share = Annotated[float, Field(gt=0, le=1e9)]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
+Day = Annotated[date, Field(strict=False)]  # text in manifests
 
 
 def split_keys(keys: Hashes, shares: Mapping[str, float], seed: int = 0) -> Codes:
@@ -79,8 +80,7 @@ def split_keys(keys: Hashes, shares: Mapping[str, float], seed: int = 0) -> Code
         raise RecipeError(f"shares must be numbers above 0, got {dict(shares)}")
     totals = list(accumulate(Fraction(str(share)) for share in shares.values()))
     bounds = np.array([int(2**64 * total / totals[-1]) for total in totals[:-1]], np.uint64)
-    values = mix_words(keys ^ mix_words(np.array([seed], np.uint64)))
-    codes: Codes = np.searchsorted(bounds, values, side="right")
+    codes: Codes = np.searchsorted(bounds, seeded_hashes(keys, seed), side="right")
     return codes
 
 
@@ -222,7 +222,7 @@ class DateSplit(_Split):
     columns = ("date", "year")
 
     kind: Literal["date"]
-    sets: Sets[Annotated[tuple[date, date], Field(strict=False)]]
+    sets: Sets[Annotated[tuple[Day, Day], Field(strict=False)]]
 
     @field_validator("sets")
     @classmethod
@@ -448,7 +448,7 @@ def split(
     config = _named(by)
     names, files = list(config.split.sets), set_files(config, output)
     opened = [open_catalogue(path) for path in as_list(catalogues)]
-    inputs = [{"name": utf8_name(c.path.name), "blake3": c.digest(), "about": dict(c.metadata)} for c in opened]
+    inputs = [{"blake3": c.digest(), "about": dict(c.metadata)} for c in opened]
     origin = {"split": config.model_dump(mode="json"), "of": inputs}
     made_from = origin | ({"lists": None} if isinstance(config.split, ListSplit) else {})  # which have no hash
     present = [keep_table(file, overwrite, set=name, **made_from) for name, file in zip(names, files)]

@@ -313,7 +313,7 @@ def write_partitions(
     first = index.read if old else 0
     flags = flag_duplicates([*old, *chain.from_iterable(paths)], first, index.clean["duplicates"], executor)
     shards = [(each, flags.select(*bounds)) for each, *bounds in zip(staged, starts, starts[1:])]
-    infos = [source.model_dump(exclude_none=True) for source in index.sources]
+    infos = [source.info() for source in index.sources]
     divide = partial(_divide_years, staging, index.clean, infos)
     named = list(_name_partitions(staged, list(executor.run(divide, shards))))
     for _, part in named:
@@ -485,7 +485,7 @@ def _new_sources(found: Iterable[Source], before: Index, report: AppendReport) -
     hashes = {info.blake3 for info in before.sources if info.blake3 is not None}
     names = {info.name for info in before.sources}
     for source in found:
-        info = SourceInfo(**source.info)
+        info = SourceInfo(**{"name": source.name} | source.info)
         if info.blake3 in hashes:
             report.skipped.append(source.name)
         else:

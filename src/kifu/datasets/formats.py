@@ -8,10 +8,11 @@ from __future__ import annotations
 import os
 import pkgutil
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kifu.errors import FormatError, SourceError, missing_extras
+from kifu.errors import FormatError, RecipeError, SourceError, missing_extras
 from kifu.io import open_regular
 from kifu.registry import Registry, lookup
 
@@ -33,6 +34,7 @@ class Format:
         suffix: Suffix of a data set's file name; "" for a directory.
         has_provenance: Each row stores its game and ply, so rows may be in any order.
         real: Planes may hold values other than 0 and 1.
+        point_bytes: Size of 0 or 1 in a plane, of a compressed one about.
     """
 
     name: str
@@ -47,6 +49,11 @@ class Format:
     labels: bool = False
     needs_move: bool = False
     real: bool = False
+    point_bytes: float = 1.0
+
+    def planes_bytes(self, layout: Layout) -> float:
+        """Return about the size of the planes of an example, the largest part of it."""
+        return prod(layout.shape) * min(self.point_bytes * layout.plane_dtype.itemsize, 8)
 
     @property
     def is_dat(self) -> bool:
@@ -71,17 +78,17 @@ _FORMATS = (
     Format(
         name="book-npy@1", title="the chunks of 1,024 that the book's data processor reads, in a folder",
         recipe_kind="examples", reader="kifu.datasets.npy:BookNpy", writer="kifu.datasets.npy:BookNpyWriter",
-        needs_move=True, real=True,
+        needs_move=True, real=True, point_bytes=8,
     ),
     Format(
         name="parquet@1", title="a table, planes as bits; opens in polars, DuckDB and Hugging Face datasets",
         recipe_kind="examples", reader="kifu.datasets.parquet:Parquet", writer="kifu.datasets.parquet:ParquetWriter",
-        suffix=".parquet", has_provenance=True, passes=True, labels=True, real=True,
+        suffix=".parquet", has_provenance=True, passes=True, labels=True, real=True, point_bytes=0.008,
     ),
     Format(
         name="hdf5@2", title="the layout that RocAlphaGo trains from; needs h5py", recipe_kind="examples",
         reader="kifu.datasets.hdf5:Hdf5", writer="kifu.datasets.hdf5:Hdf5Writer", suffix=".h5",
-        has_provenance=True, labels=True, needs_move=True,
+        has_provenance=True, labels=True, needs_move=True, point_bytes=0.09,
     ),
     Format(
         name="katago-npz@1", title="KataGo's training rows, planes and targets, in a folder of .npz files",
@@ -109,7 +116,13 @@ def find_format(name: str, recipe_kind: str | None = None) -> Format:
 
     recipe_kind restricts the search to the formats that recipes of this kind write.
     """
-    return FORMATS.lookup(name) if recipe_kind is None else lookup(formats_of(recipe_kind), name, "format")
+    if recipe_kind is None:
+        return FORMATS.lookup(name)
+    known, other = formats_of(recipe_kind), FORMATS.get(name)
+    if other is not None and other.name not in known:
+        held = other.plane_set or "examples"
+        raise RecipeError(f"format {name} holds {held} only, and not this recipe; available: {', '.join(known)}")
+    return lookup(known, name, "format")
 
 
 def _import(target: str) -> Any:

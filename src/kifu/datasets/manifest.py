@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -94,20 +94,43 @@ class ArchiveRows:
 
 
 @dataclass(frozen=True)
-class Manifest:
+class AnyManifest(ABC):
+    """Base of the manifests of what recipes build."""
+
+    kifu: str
+    recipe: dict[str, Any]
+
+    @abstractmethod
+    def files_at(self, path: Path) -> list[tuple[Path, Any]]:
+        """Return the files of what is at `path`, each as the manifest lists it."""
+
+    @abstractmethod
+    def summary(self) -> str:
+        """Return counts and size as one line."""
+
+    def to_json(self) -> bytes:
+        """Return the manifest as JSON with a checksum."""
+        return add_checksum(json.dumps(asdict(self), separators=(",", ":"), ensure_ascii=False))
+
+    def write(self, path: Path) -> None:
+        """Write the manifest as JSON, atomically. Raises OutputError."""
+        write_file(path, self.to_json())
+
+
+@dataclass(frozen=True)
+class Manifest(AnyManifest):
     """The manifest of a data set. The fields are described in docs/formats/manifest.md.
 
     read == kept + elsewhere + the sum of drops, where `elsewhere` counts games of other sets or of no set. `dropped`
     lists the dropped games of archives; a catalogue lists its own. `origins` is a Parquet file beside the manifest that
     lists the rows of each game (`kifu.datasets.manifest`). It is None, and the numbers of `archives` are 0, if the
-    examples are shuffled: each row then stores its own game and ply.
+    examples are shuffled: each row then stores its own game and ply. `index` has the names of the archives of KGS that
+    games were drawn from, in the order of the draw.
     """
 
-    kifu: str
     file: str
     format: str
     plane_set: str
-    recipe: dict[str, Any]
     set: str
     examples: int
     files: list[WrittenFile]
@@ -119,6 +142,7 @@ class Manifest:
     sources: list[dict[str, Any]]
     archives: list[ArchiveRows]
     origins: WrittenFile | None
+    index: list[str] = field(default_factory=list)
 
     @property
     def bytes(self) -> int:
@@ -133,7 +157,8 @@ class Manifest:
     def summary(self) -> str:
         """Return counts and size as one line."""
         games = format_games(self.read, self.kept, self.drops, self.elsewhere)
-        return f"{self.examples:,} examples, {format_bytes(self.bytes)}; {games}"
+        md5 = "".join(f"; MD5 {file.md5}" for file in self.files if file.md5)
+        return f"{self.examples:,} examples, {format_bytes(self.bytes)}; {games}{md5}"
 
     def __repr__(self) -> str:
         return printable(f"<{type(self).__name__} of {self.file}: {self.summary()}>")
@@ -153,10 +178,6 @@ class Manifest:
         """Return the files of the data set at `path`, and the file of origins, each as the manifest lists it."""
         files = [(path / file.file if path.is_dir() else path, file) for file in self.files]
         return files if self.origins is None else [*files, (origins_path(path), self.origins)]
-
-    def write(self, path: Path) -> None:
-        """Write the manifest as JSON, atomically."""
-        write_file(path, add_checksum(json.dumps(asdict(self), separators=(",", ":"), ensure_ascii=False)))
 
 
 def manifest_path(path: Path) -> Path:
@@ -203,6 +224,7 @@ class WrittenFile:
     bytes: int
     blake3: str
     crc32: str = ""  # see `kifu.checksums.BlockSums`; "" for formats with checksums of their own
+    md5: str = ""  # of .dat files, since those of 2015 were published with it
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ _GIB = 1 << 30
 _FOX = "https://api.github.com/repos/featurecat/go-dataset/git/trees/HEAD?recursive=1"
 _YENW = "https://api.github.com/repos/yenw/computer-go-dataset/git/trees/HEAD?recursive=1"
 _KATAGO = "https://katagoarchive.org"
+_KATAGO_PAPER = "D. J. Wu, arXiv:1902.10565"
 _RUN_PATTERN = r"[\w.+-]+\.zip"
 _DAY = r"(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)"
 
@@ -56,6 +57,7 @@ class Collection(Report):
         terms: The terms of use as far as the publisher states them.
         index: Address of the page or of the GitHub tree that lists the files.
         pattern: Regular expression of the file names, with the groups year, month and day if they are dated.
+        cite: What to cite besides the publisher.
         folder: Folder of the files below the index, "" for all.
         hosts: Beginnings of further addresses that links of the index may lead to.
         limit: Largest size of a file in bytes.
@@ -70,10 +72,17 @@ class Collection(Report):
     terms: str
     index: str
     pattern: str
+    cite: str = ""
     folder: str = ""
     hosts: tuple[str, ...] = ()
     limit: int = 4 * _GIB
     files: tuple[ListedFile, ...] = ()
+
+    @property
+    def page(self) -> str:
+        """Address of the index for people: that of the repository instead of a GitHub tree."""
+        api = _API.fullmatch(self.index)
+        return f"https://github.com/{api[1]}" if api else self.index
 
 
 def _kgs(name: str, title: str, prefix: str) -> Collection:
@@ -81,14 +90,17 @@ def _kgs(name: str, title: str, prefix: str) -> Collection:
     pattern = rf"{prefix}(?P<year>\d{{4}})(?:_(?P<month>0[1-9]|1[0-2]))?-[1-9]\d?-\d{{1,7}}-\.tar\.gz"
     hosts = ("https://dl.u-go.net/", "http://dl.u-go.net/")
     terms = "with permission of KGS"
-    return Collection(name, title, "u-go.net", "SGF in tar.gz", "not known", terms, index, pattern, hosts=hosts)
+    return Collection(
+        name, title, "u-go.net", "SGF in tar.gz", "not known", terms, index, pattern, "KGS Go Server", hosts=hosts
+    )
 
 
 def _katago_run(run: str, title: str, terms: str) -> Collection:
     index = f"{_KATAGO}/{run}/selfplay/index.html"
     return Collection(
-        f"katago-{run}", title, "KataGo", "SGF, npz in zip", "not known", terms, index, _RUN_PATTERN, limit=16 * _GIB
-    )
+        f"katago-{run}", title, "KataGo", "SGF, npz in zip", "not known", terms, index, _RUN_PATTERN, _KATAGO_PAPER,
+        limit=16 * _GIB,
+    )  # fmt: skip
 
 
 _KATA1 = "DISCLAIMER.txt at katagoarchive.org/kata1"
@@ -151,7 +163,7 @@ COLLECTIONS = {
         Collection(
             "ogs", "all games, samples", "za3k.com", "JSON in gz", "56 M games",
             "redistributed with permission", "https://za3k.com/ogs/", r"[\w.-]+\.(?:json|jsonl|tar)\.gz",
-            limit=128 * _GIB,
+            "online-go.com", limit=128 * _GIB,
         ),
         Collection(
             "fox", "games by rank", "featurecat", "SGF in 7z", "21.1 M games", "GPL-3.0 (LICENSE.txt)", _FOX,
@@ -171,15 +183,15 @@ COLLECTIONS = {
         ),
         Collection(
             "leela-zero", "self-play, matches", "sjeng.org", "SGF in xz", "2.9 GB", "not stated",
-            "https://sjeng.org/zero/", r"[\w.-]+\.sgf\.xz", limit=16 * _GIB,
+            "https://sjeng.org/zero/", r"[\w.-]+\.sgf\.xz", "Leela Zero", limit=16 * _GIB,
         ),
         Collection(
             "katago-kata1", "self-play by day", "KataGo", "SGF in tar.bz2", "not known", _KATA1,
-            f"{_KATAGO}/kata1/traininggames/index.html", rf"{_DAY}sgfs\.tar\.bz2", limit=16 * _GIB,
+            f"{_KATAGO}/kata1/traininggames/index.html", rf"{_DAY}sgfs\.tar\.bz2", _KATAGO_PAPER, limit=16 * _GIB,
         ),
         Collection(
             "katago-ratings", "rating games by day", "KataGo", "SGF in tar.bz2", "not known", _KATA1,
-            f"{_KATAGO}/kata1/ratinggames/index.html", rf"{_DAY}rating\.tar\.bz2", limit=16 * _GIB,
+            f"{_KATAGO}/kata1/ratinggames/index.html", rf"{_DAY}rating\.tar\.bz2", _KATAGO_PAPER, limit=16 * _GIB,
         ),
         _katago_run("g170", "self-play, to 2020", "not stated"),
         _katago_run("g104", "self-play, June 2019", "public domain (README.txt)"),
@@ -187,11 +199,18 @@ COLLECTIONS = {
         Collection(
             "katago-nets", "networks", "KataGo", "bin.gz, txt.gz", "10 nets",
             "katagotraining.org/network_license; g170: CC0", "https://katagotraining.org/networks/",
-            r"[\w.-]+\.(?:bin|txt)\.gz", hosts=("https://media.katagotraining.org/",), files=_NETS,
+            r"[\w.-]+\.(?:bin|txt)\.gz", _KATAGO_PAPER, hosts=("https://media.katagotraining.org/",), files=_NETS,
         ),
     )
 }  # fmt: skip
 """All collections by name."""
+
+
+def find_collection(name: str) -> Collection | None:
+    """Return the collection of a file by its name, or None if the name may be that of any other file."""
+    telling = [each for each in COLLECTIONS.values() if "<year>" in each.pattern or each.name == "fox"]
+    named = (each for each in telling if re.fullmatch(each.pattern, name.rpartition("/")[2], re.ASCII))
+    return next(named, None)
 
 
 LISTING_LIMIT = 8 << 20

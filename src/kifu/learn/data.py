@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
 from kifu.corpus.catalogue import is_catalogue, open_catalogue
-from kifu.corpus.hashes import mix_words
+from kifu.corpus.hashes import lowest_bound, mix_words, seeded_hashes
 from kifu.corpus.schema import to_numpy
 from kifu.corpus.splits import Ties, split_keys
 from kifu.datasets.draws import Draws
@@ -208,10 +208,8 @@ def _sample(rows: pa.RecordBatch, recipe: TrainingRecipe) -> pa.RecordBatch:
     """Return `recipe.games` of the games, those with the smallest hash of id and seed, in their original order."""
     if recipe.games is None or recipe.games >= len(rows):
         return rows
-    seed = mix_words(np.array([recipe.seed], np.uint64))
-    selected = np.zeros(len(rows), np.bool_)
-    selected[np.argsort(mix_words(to_numpy(rows["id"]) ^ seed), kind="stable")[: recipe.games]] = True
-    return select_rows(rows, selected)
+    hashes = seeded_hashes(to_numpy(rows["id"]), recipe.seed)
+    return select_rows(rows, hashes <= lowest_bound(hashes, recipe.games))
 
 
 def _example_specs(recipe: TrainingRecipe, teachers: Sequence[TeacherSpec]) -> list[ExampleSpec]:
@@ -320,12 +318,7 @@ def count_training_draws(
 
 
 class TrainingData(IterableDataset):  # type: ignore[misc]  # torch may not be installed where types are checked
-    """The batches of one process, which a worker of a `DataLoader` prepares if a GPU learns from them.
-
-    Attributes:
-        position: Epoch and batch to deliver next.
-        process_index: Number of the process among `world_size`.
-    """
+    """The batches of one process, which a worker of a `DataLoader` prepares if a GPU learns from them."""
 
     def __init__(
         self, recipe: TrainingRecipe, games: TrainingGames, process_index: int = 0, world_size: int = 1,
@@ -413,7 +406,6 @@ class TrainingData(IterableDataset):  # type: ignore[misc]  # torch may not be i
             raise RecipeError(error.args[0].rstrip().rpartition("\n")[2].partition(": ")[2]) from None
 
     def __iter__(self) -> Generator[TrainingBatch]:
-        """Yield the batches from `position` on."""
         epoch, first = self.position
         while True:
             loaders = [each.epoch(epoch, first) for each in (self._start, *self._others.values(), *self._following)]

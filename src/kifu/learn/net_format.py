@@ -45,7 +45,7 @@ class NetMetadata(StrictModel):
     kifu: Line = Field(default_factory=lambda: version("kifu"))
     """Version of kifu that wrote the file."""
     net: Line
-    """Architecture (`kifu nets`)."""
+    """Architecture (`kifu list nets`)."""
     planes: Line
     """Plane set with its version."""
     width: Annotated[int, Field(ge=1, le=25)] = 19

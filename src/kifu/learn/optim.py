@@ -12,13 +12,13 @@ from torch.optim import SGD, Adadelta, Adagrad, AdamW
 from torch.optim import Optimizer as TorchOptimizer
 
 from kifu.learn.torch_backend import has_bfloat16
-from kifu.recipes.training import AdadeltaConfig, AdagradConfig, AdamWConfig, MuonConfig, Optimiser, SgdConfig
+from kifu.recipes.training import AdadeltaConfig, AdagradConfig, AdamWConfig, MuonConfig, Optimizer, SgdConfig
 
 _VECTORS = ("bias", "scale", "frequencies")
 """Last parts of the names of parameters that are no matrices, though they may have as many axes."""
 
 
-def make_optimizer(module: nn.Module, config: Optimiser) -> TorchOptimizer:
+def make_optimizer(module: nn.Module, config: Optimizer) -> TorchOptimizer:
     """Create the optimizer of a recipe. The training loop sets the learning rate before each step."""
     named = [(name.rpartition(".")[2], p) for name, p in module.named_parameters() if p.requires_grad]
     matrices = [p for name, p in named if p.ndim >= 2 and name not in _VECTORS]

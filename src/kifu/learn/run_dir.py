@@ -253,7 +253,7 @@ def read_run(directory: Path) -> Run | None:
 
 
 def first_difference(name: str, old: Any, new: Any) -> str | None:
-    """Return the first difference of two JSON values, "recipe.optimiser.lr was 0.1, now 0.2", or None if equal."""
+    """Return the first difference of two JSON values, "recipe.optimizer.lr was 0.1, now 0.2", or None if equal."""
     if isinstance(old, dict) and isinstance(new, dict):
         for key in (*old, *(key for key in new if key not in old)):
             if difference := first_difference(f"{name}.{key}", old.get(key), new.get(key)):

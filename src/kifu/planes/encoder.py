@@ -687,7 +687,7 @@ def encode(game: Game, planes: str) -> tuple[Array, Labels]:
     `kifu.katago.inputs.encode_katago`.
 
     Args:
-        planes: The name of a plane set (`kifu planes` lists them), or a composition such as "own+opp+liberties4+ko".
+        planes: A plane set, as listed by `kifu list planes`, or a composition such as "own+opp+liberties4+ko".
 
     Returns:
         planes [T, C, H, W] uint8 of 0 and 1, or float32 for a real plane set, larger than the board if the set has

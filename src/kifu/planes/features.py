@@ -129,7 +129,7 @@ def find_feature(name: str, others: Iterable[str] = ()) -> Feature:
             return named.make(int(digits))
         raise RecipeError(f"no feature {name!r}: {stem} takes a number from {named.least} to {named.most}")
     families = [stem + digits for stem in FAMILIES]
-    hint = suggestion(name, [*FEATURES, *families, *others]) or "; see kifu planes"
+    hint = suggestion(name, [*FEATURES, *families, *others]) or "; see kifu list planes"
     raise RecipeError(f"unknown plane set or feature {name!r}{hint}")
 
 

@@ -22,15 +22,19 @@ from kifu.assets import asset
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.duplicates import find_clusters
 from kifu.corpus.ingest import IngestReport
+from kifu.corpus.parquet import parquet_metadata
+from kifu.corpus.sources import source_infos
 from kifu.corpus.stats import BANDS, OTHERS, PEOPLE, UNKNOWN, stats
 from kifu.errors import DropReason, printable
 from kifu.execution.executor import Executor
+from kifu.fetch.collections import COLLECTIONS, Collection, find_collection
 from kifu.leaks.audit import audit
 from kifu.leaks.report import LATE
 from kifu.progress import ProgressFactory
 from kifu.publication.manifest import (
     CATALOGUE,
     CHANGES_FILE,
+    MAX_DEPTH,
     AuditedPair,
     Duplicates,
     InputSet,
@@ -45,9 +49,6 @@ _MAX_DISTINCT = 20_000
 _SERVERS = 12
 _LISTED = 10
 """Number of shared games that are listed for each pair of splits."""
-
-_MAX_DEPTH = 16
-"""Maximum number of catalogues, each made of the next, through which sources are followed."""
 
 TO_FILL = "TO BE FILLED IN"
 
@@ -129,21 +130,23 @@ def find_origin(sets: Sequence[InputSet], archives: Mapping[str, int]) -> tuple[
     sources: dict[str, dict[str, Any]] = {}
     for each in sets:
         if each.manifest is not None:
-            origin |= {"recipe": each.manifest.recipe}
+            origin |= {"kifu": each.manifest.kifu, "recipe": each.manifest.recipe}
             about: Mapping[str, Any] = {"sources": each.manifest.sources}
         else:
             about = each.about
+            version = parquet_metadata(next(iter(each.files))).get(b"kifu.version", b"").decode("utf-8", "replace")
+            origin |= {"kifu": version} if version and each.layout is None else {}
             origin |= {name: about[name] for name in ("recipe", "split", "query") if name in about}
-            parents = [_about(parent) for parent in _dicts(about.get("of"))] or [about]
+            parents = [_about(parent) for parent in source_infos(about)] if "of" in about else [about]
             if len(parents) == 1:
                 origin |= {name: parents[0][name] for name in ("clean", "read", "kept", "drops") if name in parents[0]}
         for source in _sources_of(about):
-            if "name" in source:
+            if source:
                 sources.setdefault(json.dumps(source, sort_keys=True), source)
     if len(sets) > 1 and "split" not in origin:  # the counts of a catalogue, not of several
         origin = {name: value for name, value in origin.items() if name not in ("read", "kept", "drops")}
     for source in sources.values():
-        if source["name"] in archives:
+        if source.get("name") in archives:
             source["games"] = archives[source["name"]]
     return origin, list(sources.values())
 
@@ -156,17 +159,12 @@ def _about(parent: Mapping[str, Any]) -> Mapping[str, Any]:
 def _sources_of(about: Mapping[str, Any], depth: int = 0) -> list[dict[str, Any]]:
     """Return the sources of a catalogue, in place of catalogues among them theirs."""
     found, archives = [], about.get("archives")
-    for parent in _dicts(about.get("of")) or _dicts(about.get("sources")):
-        nested = _sources_of(_about(parent), depth + 1) if depth < _MAX_DEPTH else []
+    for parent in source_infos(about):
+        nested = _sources_of(_about(parent), depth + 1) if depth < MAX_DEPTH else []
         source = {name: value for name, value in parent.items() if name != "about"}
         games = archives.get(parent.get("name")) if isinstance(archives, dict) else None
         found += nested or [source | ({"games": games} if isinstance(games, int) else {})]
     return found
-
-
-def _dicts(values: Any) -> list[dict[str, Any]]:
-    """Return the objects in a list of JSON values; metadata may be of any writer."""
-    return [value for value in values if isinstance(value, dict)] if isinstance(values, list) else []
 
 
 def find_duplicates(sets: Sequence[InputSet], jobs: int | None) -> list[Duplicates]:
@@ -250,9 +248,19 @@ def render_card(data: Publication) -> str:
         packed=packed.groups() if packed else None,
         deduplicated=any(split.drops.keys() & {"duplicate", "same_game", "cut_off"} for split in data.splits),
         citation=citation(data),
+        collections=_collections(data.sources),
+        reproducible=data.sources
+        and {"recipe", "clean", "split"} & {*data.origin}
+        and all(len(split.files) == 1 for split in data.splits),
         changes_file=CHANGES_FILE,
         max_lines=_MAX_LINES,
     )
+
+
+def _collections(sources: Sequence[Mapping[str, Any]]) -> list[tuple[Collection, int]]:
+    """Return the collections that sources belong to by their names, each with the number of these."""
+    found = Counter(each.name for source in sources if (each := find_collection(str(source.get("name", "")))))
+    return [(COLLECTIONS[name], count) for name, count in sorted(found.items())]
 
 
 def _feature(name: str, kind: str, indent: str = "  ") -> list[str]:

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from kifu.arrays import Hashes
 from kifu.corpus.catalogue import RowShard
-from kifu.corpus.hashes import mix_words
+from kifu.corpus.hashes import mix_words, seeded_hashes
 from kifu.corpus.schema import GAME_COLUMNS, count_drops, game_arrays, to_numpy
 from kifu.datasets.examples import Batch, GameRuns, Layout
 from kifu.datasets.filter import mark_positions
@@ -118,7 +118,7 @@ class _ExampleJob(SetJob):
         playable = np.zeros(len(batch), np.int32)
         playable[rows] = np.diff(games.move_offset)[rows]
         positions = Positions.where(games, mark_positions(games, replace(rules, per_game=None), playable))
-        ids = mix_words(to_numpy(batch["id"]) ^ mix_words(np.array([self.recipe.seed], np.uint64)))
+        ids = seeded_hashes(to_numpy(batch["id"]), self.recipe.seed)
         keys = mix_words(ids[positions.game] + positions.ply.astype(np.uint64))
         if rules.per_game is not None:
             drawn = _lowest_of_each(positions.game, mix_words(keys ^ _DRAW_SALT), rules.per_game)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import random
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import unescape
 from typing import TYPE_CHECKING
@@ -22,10 +22,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from kifu.corpus.sources import GameSources, Source
 from kifu.errors import RecipeError, SourceError
 from kifu.io import read_small
 from kifu.records.containers import containers
-from kifu.records.paths import AnyPath, Paths
+from kifu.records.paths import AnyPath
 
 if TYPE_CHECKING:
     from kifu.recipes.schema import KgsgoRecipe
@@ -123,14 +124,17 @@ def order_as_page(archives: Iterable[Archive]) -> list[Archive]:
     return sorted(archives, key=lambda archive: (archive.year, archive.month or 0), reverse=True)
 
 
-def find_archives(sources: Paths) -> dict[Archive, AnyPath]:
+def find_archives(sources: GameSources) -> dict[Archive, AnyPath]:
     """Return the archives of KGS among the sources and in directories among them, with the first file of each.
 
     Raises SourceError if no archive is among them, or a source does not exist.
     """
     archives: dict[Archive, AnyPath] = {}
-    for path in containers(sources):
-        archive = parse_archive_name(path.name)
+    given = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
+    named = [(each.name, each.path) for each in given if isinstance(each, Source)]
+    paths = [each for each in given if not isinstance(each, Source)]
+    for name, path in named + [(path.name, path) for path in containers(paths)]:
+        archive = parse_archive_name(name)
         if archive is not None:
             archives.setdefault(archive, path)
     if not archives:
@@ -138,13 +142,15 @@ def find_archives(sources: Paths) -> dict[Archive, AnyPath]:
     return archives
 
 
-def list_archives(index: str | os.PathLike[str] | None, found: Iterable[Archive]) -> list[Archive]:
-    """Return the archives of an index page (an HTML file) in its order, by default those found, newest first.
+def list_archives(index: str | os.PathLike[str] | Sequence[str] | None, found: Iterable[Archive]) -> list[Archive]:
+    """Return the archives of an index page (an HTML file), or of a list of names, by default those found, newest first.
 
     Raises SourceError if the page cannot be read, or has no link to an archive.
     """
     if index is None:
         return order_as_page(found)
+    if not isinstance(index, str | os.PathLike):
+        return [archive for archive in map(parse_archive_name, index) if archive]
     try:
         page = read_small(index, PAGE_LIMIT)
     except OSError as error:
@@ -233,10 +239,6 @@ class Sampler:
         self._game_of = np.arange(len(self._archive_of)) - np.repeat(np.cumsum(counts) - counts, counts)
         names = np.array([hash_text(archive.name) for archive in self._archives], np.int64)
         self._hashes = hash_pairs(names[self._archive_of], self._game_of)
-
-    def pairs(self, name: str) -> list[tuple[str, int]]:
-        """Return a drawn set as the program held it, `list(set)`: names of archives and indices of games."""
-        return [(self._archives[self._archive_of[k]].name, int(self._game_of[k])) for k in self._draw(name)]
 
     def select(self, name: str) -> dict[Archive, npt.NDArray[np.int64]]:
         """Return a set's games by archive, indices from 0, in the order of the file. Raises RecipeError for too few."""

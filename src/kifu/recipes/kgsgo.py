@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 from itertools import islice, pairwise, repeat
@@ -16,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kifu.arrays import Ints
-from kifu.corpus.sources import Source, hash_sources, require_unchanged
+from kifu.corpus.sources import GameSources, Source, hash_sources, require_unchanged
 from kifu.datasets.dat import DatLayout, find_dat_layout
 from kifu.datasets.formats import find_format
 from kifu.datasets.manifest import (
@@ -24,12 +23,11 @@ from kifu.datasets.manifest import (
     Manifest,
     WriteReport,
     WrittenFile,
-    read_game_rows,
 )
-from kifu.errors import DropReason, FormatError, SourceError
+from kifu.errors import DropReason, SourceError
 from kifu.go.replay import ReplayArrays, replay_arrays
 from kifu.go.state import State, new_state
-from kifu.io import AtomicFile, utf8_name
+from kifu.io import AtomicFile, hash_md5, utf8_name, writing
 from kifu.planes import kgsgo
 from kifu.planes.kgsgo import has_handicap, placed_stones, unreadable_reason
 from kifu.point import POINT_MASK
@@ -47,7 +45,7 @@ from kifu.recipes.pipeline import (
 from kifu.recipes.schema import KgsgoRecipe
 from kifu.records.containers import blocks, split_blocks
 from kifu.records.games import Bytes, GameArrays, ParseWarning, concat
-from kifu.records.paths import AnyPath, Paths
+from kifu.records.paths import AnyPath
 from kifu.records.sgf import scan
 
 _CACHE_BYTES = 16 << 20
@@ -60,6 +58,9 @@ Chunks that fit into an L2 cache of 1 MiB are neither made nor hashed nor writte
 """
 
 _KEPT = int(DropReason.KEPT)  # arrays are compared with it faster than with a member of an enum
+
+_EXAMPLES = 190
+"""Examples of a game of KGS, about."""
 
 _SPARE_MOVES = 512
 """Memory for the rest of the last game of a chunk, in moves."""
@@ -287,7 +288,7 @@ class _WriteRecords:
 
 
 def build_kgsgo(
-    recipe: KgsgoRecipe, sources: Paths, output: Path, options: BuildOptions
+    recipe: KgsgoRecipe, sources: GameSources, output: Path, options: BuildOptions
 ) -> list[BuildReport[Manifest]]:
     """Build the sets of a recipe, see `kifu.recipes.pipeline.build`; one report per file, in the order of the sets.
 
@@ -297,7 +298,8 @@ def build_kgsgo(
     """
     names = chosen_sets(recipe, options.sets)
     paths = find_archives(sources)
-    sampler = Sampler(recipe, list_archives(options.index_page, paths))
+    index = list_archives(options.index_page, paths)
+    sampler, index = Sampler(recipe, index), [each for each in index if each.year <= recipe.until]
     selections = {name: sampler.select(name) for name in names}
     archives = list(dict.fromkeys(archive for selected in selections.values() for archive in selected))
     missing = sorted(archive.stem for archive in archives if archive not in paths)
@@ -317,7 +319,8 @@ def build_kgsgo(
             _ArchiveGames(archive, games, paths[archive], hashed[archive].info["blake3"])
             for archive, games in selections[name].items()
         ]
-        reports += _build_set(recipe, _targets(recipe, name, shards, output), hashed, options, cache)
+        targets = _targets(recipe, name, shards, output)
+        reports += _build_set(recipe, targets, [each.name for each in index], hashed, options, cache)
     return reports
 
 
@@ -335,6 +338,7 @@ def _targets(
 def _build_set(
     recipe: KgsgoRecipe,
     targets: dict[Target, list[_ArchiveGames]],
+    index: list[str],
     sources: dict[Archive, Source],
     options: BuildOptions,
     cache: dict[AnyPath, LoadedArchive],
@@ -342,10 +346,12 @@ def _build_set(
     """Build the files of one set. Their archives are one run of the executor, so small ones do not leave it idle."""
     layout, executor = find_dat_layout(recipe.format), options.executor
 
+    def index_of(target: Target) -> list[str]:
+        return [targets[target][0].archive.name] if recipe.sets[target.set].by_archive else index
+
     def is_current(target: Target, manifest: Manifest) -> bool:
-        with suppress(FormatError):
-            return _has_games(manifest, target.path, targets[target])
-        return False
+        archives = [(shard.archive.stem, shard.blake3) for shard in targets[target]]
+        return manifest.index == index_of(target) and [(a.archive, a.blake3) for a in manifest.archives] == archives
 
     def prepare(stale: list[Target], _: ExitStack) -> Callable[[Target], Manifest]:
         shards = [shard for target in stale for shard in targets[target]]
@@ -354,6 +360,9 @@ def _build_set(
         load = methodcaller("load", cache)
         read = partial(_read_rows, _ArchiveLoads(executor.map(load, shards, executor.jobs)))
         numbers = executor.run(_count_examples, shards, read, prefetch=0) if layout.header_bytes else repeat(0)
+        games = sum(len(shard.games) for shard in shards)
+        files = stale[0].path.with_name(recipe.sets[stale[0].set].file)
+        options.announce(files, games * _EXAMPLES * layout.record_bytes)
         writing = _WriteRecords(layout.name, _ArchiveLoads(executor.map(load, shards, prefetch=1)))
         chunks = writing.recycled(executor.run(writing.process, shards, writing.read, executor.jobs + 1))
         return lambda target: make(target, sum(islice(numbers, len(targets[target]))), chunks)
@@ -372,24 +381,15 @@ def _build_set(
             require_unchanged(sources.values())
             output.write(layout.end)
             digest = output.commit(layout.header(counts.rows))
-            written = WrittenFile(utf8_name(target.path.name), output.size, digest, output.sums.to_text())
+            with writing(target.path):
+                md5 = hash_md5(target.path)
+            written = WrittenFile(utf8_name(target.path.name), output.size, digest, output.sums.to_text(), md5)
             infos, plane_set = [sources[shard.archive].info for shard in shards], find_format(layout.name).plane_set
-            return counts.manifest(recipe, games, infos, WriteReport(counts.rows, (written,)), layout.name, plane_set)
+            report = WriteReport(counts.rows, (written,))
+            manifest = counts.manifest(recipe, games, infos, report, layout.name, plane_set)
+            return replace(manifest, index=index_of(target))
 
     return make_targets(recipe, list(targets), options.overwrite, read_valid_manifest, is_current, prepare)
-
-
-def _has_games(manifest: Manifest, path: Path, shards: list[_ArchiveGames]) -> bool:
-    """Return whether the data set has these games of these archives. Another index page draws others."""
-    archives = [(shard.archive.stem, shard.blake3) for shard in shards]
-    if manifest.origins is None or [(each.archive, each.blake3) for each in manifest.archives] != archives:
-        return False
-    dropped: defaultdict[str, list[int]] = defaultdict(list)
-    for game in manifest.dropped:
-        dropped[game.archive].append(game.member)
-    members = [shard.games + 1 for shard in shards]
-    kept = [each[~np.isin(each, dropped[stem])] for each, (stem, _) in zip(members, archives)]
-    return np.array_equal(read_game_rows(manifest, path).member, np.concatenate([np.empty(0, np.int64), *kept]))
 
 
 def _write_archive(

@@ -7,13 +7,13 @@ were read: line k of a file is the k-th kept row that belongs to the file.
 from __future__ import annotations
 
 import importlib.metadata
-import json
 import re
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
 from itertools import compress
 from pathlib import Path
@@ -25,15 +25,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import TypeAdapter
 
-from kifu.checksums import add_checksum
 from kifu.corpus.catalogue import read_shard
 from kifu.corpus.duplicates import IdSet
 from kifu.corpus.export import rows_to_olf
 from kifu.corpus.schema import map_distinct, to_numpy
-from kifu.corpus.sources import Source, find_sources, hash_sources
-from kifu.datasets.manifest import SUFFIX
+from kifu.corpus.sources import GameSources, Source, find_sources, hash_sources
+from kifu.datasets.manifest import SUFFIX, AnyManifest
 from kifu.errors import DropReason, OutputError
-from kifu.io import AtomicFile, locked_folder, read_small, remove_file, write_file
+from kifu.io import AtomicFile, locked_folder, read_small, remove_file
 from kifu.recipes.pipeline import (
     CATALOGUE,
     BuildOptions,
@@ -46,7 +45,6 @@ from kifu.recipes.pipeline import (
 from kifu.recipes.schema import OlfArchiveRecipe
 from kifu.records.olf import TERRITORY
 from kifu.records.olf_writer import ExportFailure
-from kifu.records.paths import Paths
 from kifu.text import format_bytes, format_drops
 
 MANIFEST = "olf-archive" + SUFFIX
@@ -61,6 +59,9 @@ _FILE = re.compile(rf"(?:{'|'.join(_SIZES)})/(?:{'|'.join(_ENDINGS)})/(?:{'|'.jo
 
 _DOUBTED = (2, 4)
 """Ratings 30 to 28 kyu, which strong players of IGS liked to claim."""
+
+_GAME_BYTES = 500
+"""Size of the line of a game, about."""
 
 _CHUNK_BYTES = 1 << 16
 """Maximum size of the lines of one file in memory; there are at most 1,600 files."""
@@ -77,11 +78,9 @@ class ArchiveFile:
 
 
 @dataclass(frozen=True)
-class ArchiveManifest:
-    """The manifest, see docs/olf-archive.md. read == kept + drops + unsayable; kept == the games of all files."""
+class ArchiveManifest(AnyManifest):
+    """The manifest, see docs/olf-archive.md. read == kept + elsewhere + drops + unsayable."""
 
-    kifu: str
-    recipe: dict[str, Any]
     sources: list[dict[str, Any]]
     read: int
     kept: int
@@ -91,6 +90,8 @@ class ArchiveManifest:
     """Games that cannot be written as OLF, by the name of the `ExportFailure`."""
     files: list[ArchiveFile]
     catalogue: ArchiveFile
+    elsewhere: int = 0
+    """Kept games that were not drawn."""
 
     def summary(self) -> str:
         """Return counts and size as one line."""
@@ -99,21 +100,18 @@ class ArchiveManifest:
         )
         size = format_bytes(sum(file.bytes for file in self.files))
         kept = f"{self.kept:,} in {len(self.files):,} files, {size}"
-        return f"{self.read:,} games = {kept}{format_drops(self.drops)}{unsayable}"
+        elsewhere = f" + {self.elsewhere:,} elsewhere" if self.elsewhere else ""
+        return f"{self.read:,} games = {kept}{elsewhere}{format_drops(self.drops)}{unsayable}"
 
     def files_at(self, path: Path) -> list[tuple[Path, ArchiveFile]]:
         """Return the files of the archive at `path`, and the catalogue, each as the manifest lists it."""
         return [(path / file.file, file) for file in (*self.files, self.catalogue)]
 
-    def write(self, path: Path) -> None:
-        """Write the manifest as JSON, atomically. Raises OutputError."""
-        write_file(path, add_checksum(json.dumps(asdict(self), ensure_ascii=False, indent=1)))
-
     def adds_up(self) -> bool:
         """Return whether the counts equal those of the lists, and the files have valid names."""
         return (
             self.kept == sum(file.games for file in self.files)
-            and self.read == self.kept + sum(self.drops.values()) + sum(self.unsayable.values())
+            and self.read == self.kept + self.elsewhere + sum(self.drops.values()) + sum(self.unsayable.values())
             and all(_FILE.fullmatch(file.file) for file in self.files)
             and self.catalogue.file == CATALOGUE
         )
@@ -126,7 +124,7 @@ cannot be written, by reason; the number of games.
 
 
 def build_archive(
-    recipe: OlfArchiveRecipe, sources: Paths, output: Path, options: BuildOptions
+    recipe: OlfArchiveRecipe, sources: GameSources, output: Path, options: BuildOptions
 ) -> list[BuildReport[ArchiveManifest]]:
     """Build the tree of OLF files, see `kifu.recipes.pipeline.build`.
 
@@ -137,13 +135,16 @@ def build_archive(
     """
     hashed = hash_sources(find_sources(sources), options.executor)
 
+    def read(target: Target) -> ArchiveManifest | None:
+        return read_archive_manifest(target.path)
+
     def is_current(_: Target, manifest: ArchiveManifest) -> bool:
         return are_same(manifest.sources, hashed)
 
     def prepare(stale: list[Target], stack: ExitStack) -> Callable[[Target], ArchiveManifest]:
         (target,) = stale
         stack.enter_context(locked_folder(target.path))  # no other build may replace its catalogue meanwhile
-        earlier = _read_manifest(target)
+        earlier = read(target)
         for file in earlier.files if earlier else ():
             remove_file(target.path / file.file)
         if not target.unfinished.exists():
@@ -151,20 +152,24 @@ def build_archive(
         return lambda target: _make(recipe, hashed, target.path, options)
 
     target = Target("archive", output, output / MANIFEST)
-    return make_targets(recipe, [target], options.overwrite, _read_manifest, is_current, prepare)
+    return make_targets(recipe, [target], options.overwrite, read, is_current, prepare)
 
 
 def _make(recipe: OlfArchiveRecipe, sources: list[Source], into: Path, options: BuildOptions) -> ArchiveManifest:
     catalogue = ingest_sources(sources, into / CATALOGUE, recipe.clean, options)
     digest = catalogue.digest()
     unsayable: Counter[str] = Counter()
-    seen = IdSet()
+    seen, elsewhere = IdSet(), catalogue.metadata["kept"]
+    process = partial(_write_lines, recipe.fit([catalogue.path]))
+    games = min(elsewhere, recipe.games or elsewhere)
+    options.announce(into, games * _GAME_BYTES)
     with _Spool(into) as spool:
-        with options.progress("sorting lines", catalogue.metadata["kept"], "games") as bar:
-            for placed, failed, read in options.executor.run(_write_lines, catalogue.shards(), read_shard):
+        with options.progress("sorting lines", games, "games") as bar:
+            for placed, failed, read in options.executor.run(process, catalogue.shards(), read_shard):
                 for number, games, data in placed:
                     spool.write(number, games, data)
                 unsayable += failed
+                elsewhere -= read
                 bar.advance(read)
         _require_no_others(into, spool.files())
         written = [_write(into, number, spool, seen) for number in spool.files()]
@@ -181,12 +186,14 @@ def _make(recipe: OlfArchiveRecipe, sources: list[Source], into: Path, options: 
         unsayable=dict(sorted(unsayable.items())),
         files=files,
         catalogue=ArchiveFile(CATALOGUE, catalogue.rows, catalogue.file_bytes(), digest),
+        elsewhere=elsewhere,
     )
 
 
-def _read_manifest(target: Target) -> ArchiveManifest | None:
+def read_archive_manifest(folder: Path) -> ArchiveManifest | None:
+    """Return the manifest of the archive in a folder, None if there is no valid one."""
     try:
-        manifest = _MANIFEST.validate_json(read_small(target.manifest), strict=True)
+        manifest = _MANIFEST.validate_json(read_small(folder / MANIFEST), strict=True)
     except (OSError, ValueError):
         return None
     return manifest if manifest.adds_up() else None
@@ -195,8 +202,9 @@ def _read_manifest(target: Target) -> ArchiveManifest | None:
 _MANIFEST = TypeAdapter(ArchiveManifest)
 
 
-def _write_lines(item: pa.RecordBatch) -> _Lines:
+def _write_lines(recipe: OlfArchiveRecipe, item: pa.RecordBatch) -> _Lines:
     kept = item.filter(pc.is_null(item["drop"]))
+    kept = kept.filter(pa.array(recipe.drawn(kept)))
     file = _file_numbers(kept)
     order = np.argsort(file, kind="stable")
     file = file[order]

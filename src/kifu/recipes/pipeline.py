@@ -12,13 +12,13 @@ import logging
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -28,10 +28,12 @@ from pydantic import BaseModel
 from kifu.arrays import Ints
 from kifu.corpus.catalogue import Catalogue, RowShard, open_catalogue, read_shard
 from kifu.corpus.cleaning import CleaningRules, load_cleaning_rules
-from kifu.corpus.schema import count_drops, drop_codes
-from kifu.corpus.sources import Source, find_sources, hash_sources, hashed_infos, require_unchanged
+from kifu.corpus.schema import count_drops, drop_codes, to_numpy
+from kifu.corpus.sources import GameSources, Source, find_sources, hash_sources, hashed_infos, require_unchanged
 from kifu.corpus.splits import ListSplit
+from kifu.datasets.filter import DEFAULT_FILTER
 from kifu.datasets.manifest import (
+    AnyManifest,
     ArchiveRows,
     DroppedGame,
     Manifest,
@@ -48,6 +50,7 @@ from kifu.io import (
     keep_output,
     locked_folder,
     remove_file,
+    require_room,
     require_same,
     require_size,
     utf8_name,
@@ -64,7 +67,7 @@ from kifu.recipes.schema import (
     require_sets,
 )
 from kifu.records.paths import Paths
-from kifu.text import Report
+from kifu.text import Report, format_bytes, format_games
 
 _log = logging.getLogger(__name__)
 
@@ -72,23 +75,7 @@ CATALOGUE = "games.parquet"
 """File name of the catalogue that a build makes of sources that are not catalogues already."""
 
 
-class _AnyManifest(Protocol):
-    """The part of a manifest that the pipeline uses."""
-
-    @property
-    def kifu(self) -> str: ...
-
-    @property
-    def recipe(self) -> dict[str, Any]: ...
-
-    def files_at(self, path: Path) -> list[tuple[Path, Any]]: ...
-
-    def summary(self) -> str: ...
-
-    def write(self, path: Path) -> None: ...
-
-
-M = TypeVar("M", bound=_AnyManifest)
+M = TypeVar("M", bound=AnyManifest)
 
 _COUNTS = ("set", "format", "plane_set", "examples", "bytes", "blake3", "read", "kept", "elsewhere", "drops")
 """Fields of manifests that reports list."""
@@ -122,13 +109,20 @@ class BuildReport(Report, Generic[M]):
 
 
 class BuildOptions(NamedTuple):
-    """The options of `build`, and what runs its work."""
+    """The options of `build`, and what runs its work. is_sample: True if the size does not matter."""
 
     executor: Executor
     progress: ProgressFactory = silent
     sets: Sequence[str] | None = None
-    index_page: str | os.PathLike[str] | None = None
+    index_page: str | os.PathLike[str] | Sequence[str] | None = None
     overwrite: bool = False
+    is_sample: bool = False
+
+    def announce(self, path: Path, size: float) -> None:
+        """Log the bytes that an output will take. Raises OutputError if the disk has less room."""
+        if not self.is_sample:
+            _log.info("%s: about %s", printable(path), format_bytes(round(size)))
+            require_room(path, size)
 
 
 class Target(NamedTuple):
@@ -280,12 +274,13 @@ def build(  # noqa: PLR0913 - options
             catalogue.parent.rmdir()
         hint = ", with clean=legal all legal ones are kept" if getattr(recipe, "clean", None) else ""
         raise RecipeError(f"recipe {recipe.name} uses none of these games{hint}: {empty[0].manifest.summary()}")
-    for each in empty:
-        _log.warning("%s is empty: %s", printable(each.path), printable(each.manifest.summary()))
+    for each in (each.manifest for each in empty):
+        games = format_games(each.read, each.kept, each.drops, each.elsewhere)
+        _log.warning("set %s has no examples: %s", printable(each.set), games)
     return reports
 
 
-def build_any(recipe: Recipe, sources: Paths, output: Path, options: BuildOptions) -> list[BuildReport[Any]]:
+def build_any(recipe: Recipe, sources: GameSources, output: Path, options: BuildOptions) -> list[BuildReport[Any]]:
     """Build as `build` does; all data sets may be empty."""
     kind = KINDS.get(getattr(recipe, "kind", ""), KGSGO)
     if not kind.build:
@@ -495,7 +490,7 @@ class SetJob:
     def reader(self, columns: Iterable[str], rows: int) -> Callable[[RowShard], Iterator[RowSlice]]:
         """Return the function that yields the slices of a shard, with these columns and those of the split."""
         split = self.recipe.split
-        return partial(row_slices, (*columns, *(split.columns if split else ())), rows)
+        return partial(row_slices, (*columns, "id", *(split.columns if split else ())), rows)
 
     def usable_rows(
         self, batch: pa.RecordBatch, unfit: Iterable[tuple[npt.NDArray[np.bool_], DropReason]]
@@ -504,9 +499,9 @@ class SetJob:
 
         unfit: [G] bool, games of the set that are dropped for a reason; the first that applies counts.
         """
-        split, drop, in_set = self.recipe.split, drop_codes(batch), np.ones(len(batch), bool)
+        split, drop, in_set = self.recipe.split, drop_codes(batch), self.recipe.drawn(batch)
         if split is not None:
-            in_set = split.codes(batch) == list(split.sets).index(self.set)
+            in_set &= split.codes(batch) == list(split.sets).index(self.set)
         for applies, reason in unfit:
             drop[(drop == DropReason.KEPT) & in_set & applies] = reason
         rows, drops = np.flatnonzero((drop == DropReason.KEPT) & in_set), count_drops(drop)
@@ -548,7 +543,7 @@ class SetPlan(NamedTuple):
 def build_sets(
     recipe: SplitRecipe,
     write: Callable[[Any, SetPlan], tuple[WriteReport, str, str]],
-    sources: Paths,
+    sources: GameSources,
     into: Path,
     options: BuildOptions,
 ) -> list[BuildReport[Manifest]]:
@@ -571,7 +566,7 @@ def build_sets(
         has_hash = not isinstance(recipe.split, ListSplit)  # its lists have none
         return has_hash and are_same(manifest.sources, hashed)
 
-    def prepare(_: list[Target], stack: ExitStack) -> Callable[[Target], Manifest]:
+    def prepare(stale: list[Target], stack: ExitStack) -> Callable[[Target], Manifest]:
         catalogues = _usable_catalogues(recipe, hashed)
         if catalogues is None:
             stack.enter_context(locked_folder(into))  # no other build may replace its catalogue meanwhile
@@ -579,8 +574,8 @@ def build_sets(
             catalogues = [ingest_sources(hashed, into / CATALOGUE, clean, options)]
         inputs = [CatalogueInput(each, each.digest(), each.shards()) for each in catalogues]
         infos = [each.info for each in hashed]
-        split = recipe.split and recipe.split.fit([each.path for each in catalogues])
-        fitted = recipe.model_copy(update={"split": split})
+        fitted = recipe.fit([each.path for each in catalogues])
+        options.announce(into, _foreseen_bytes(fitted, {target.set for target in stale}, catalogues))
 
         def make_set(target: Target) -> Manifest:
             about = {"recipe": recipe.name, "title": recipe.title, "set": target.set}
@@ -593,6 +588,20 @@ def build_sets(
         return make_set
 
     return make_targets(recipe, targets, options.overwrite, read_valid_manifest, is_current, prepare)
+
+
+def _foreseen_bytes(recipe: SplitRecipe, sets: Collection[str], catalogues: Iterable[Catalogue]) -> float:
+    """Return the size of some sets, from the lengths of their games on boards of any size."""
+    split, positions = recipe.split, 0
+    most = getattr(recipe, "positions", DEFAULT_FILTER).per_game
+    columns = ["id", "drop", "n_legal", *(split.columns if split else ())]
+    for batch in (batch for each in catalogues for batch in each.batches(columns)):
+        in_sets = (drop_codes(batch) == DropReason.KEPT) & recipe.drawn(batch)
+        if split is not None:
+            in_sets &= np.isin(split.codes(batch), [code for code, name in enumerate(split.sets) if name in sets])
+        lengths = to_numpy(batch["n_legal"])[in_sets]
+        positions += int((lengths if most is None else np.minimum(lengths, most)).sum())
+    return positions * recipe.position_bytes
 
 
 def _usable_catalogues(recipe: SplitRecipe, sources: list[Source]) -> list[Catalogue] | None:

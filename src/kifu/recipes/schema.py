@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self, TypeAlias, cast
 
-from pydantic import BeforeValidator, Field, field_serializer, field_validator, model_validator
+import numpy as np
+import pyarrow as pa
+from pydantic import BeforeValidator, Field, PrivateAttr, field_serializer, field_validator, model_validator
 
+from kifu.arrays import Bools
 from kifu.assets import config_names
 from kifu.config import (
     BoardSize,
+    Count,
     Line,
     NamedConfig,
     StrictModel,
@@ -26,7 +30,10 @@ from kifu.config import (
     default_table,
     load_config,
 )
+from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.cleaning import CleaningRules, load_cleaning_rules
+from kifu.corpus.hashes import lowest_bound, seeded_hashes
+from kifu.corpus.schema import to_numpy
 from kifu.corpus.splits import Split, load_split
 from kifu.datasets.examples import Layout
 from kifu.datasets.filter import DEFAULT_FILTER, PositionFilter
@@ -57,13 +64,44 @@ NamedSplit = Annotated[
 """A split as a name, a file or a table, see `kifu.corpus.splits`."""
 
 
+class GamesRecipe(NamedConfig):
+    """Base of recipes that take games of catalogues: cleaning rules, and a number of games."""
+
+    name: Line
+    title: Line
+    clean: NamedClean | None = None
+    """Cleaning rules: a name, a file or a table. By default, only games that cannot be read or played are dropped, and
+    catalogues are used as they are."""
+    games: Count | None = None
+    """Number of kept games, those with the lowest hashes of seed and game; by default all. Equal games count once."""
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    """Seed of every draw."""
+    _bound: np.uint64 | None = PrivateAttr(None)
+
+    def fit(self, catalogues: Sequence[Path]) -> Self:
+        """Return a recipe for the games of some catalogues, of which it draws `games`."""
+        if self.games is None:
+            return self
+        batches = (batch for path in catalogues for batch in open_catalogue(path).batches(("id", "drop")))
+        ids = [np.empty(0, np.uint64), *(to_numpy(batch.filter(batch["drop"].is_null())["id"]) for batch in batches)]
+        fitted = self.model_copy()
+        fitted._bound = lowest_bound(seeded_hashes(np.concatenate(ids), self.seed), self.games)
+        return fitted
+
+    def drawn(self, batch: pa.RecordBatch) -> Bools:
+        """Return whether each kept game, [G], is one of the drawn games. batch: rows with at least `id`."""
+        if self._bound is None:
+            return np.ones(len(batch), np.bool_)
+        return seeded_hashes(to_numpy(batch["id"]), self.seed) <= self._bound
+
+
 class GameSet(StrictModel):
     """A data set of a `KgsgoRecipe`: its games, and the file or files that it is written to."""
 
     title: Line
     file: Line
     """The file name. With {archive}, one file is written per archive, named after it without its extension."""
-    games: Annotated[int, Field(ge=1, le=10**9)] | None = None
+    games: Count | None = None
     """Number of games drawn, by default all."""
     without: str | None = None
     """Another set of the recipe, whose games are excluded."""
@@ -97,7 +135,7 @@ class KgsgoRecipe(NamedConfig):
     name: Line
     title: Line
     format: str
-    """The file format (`kifu formats`), which determines the plane set."""
+    """The file format (`kifu list formats`), which determines the plane set."""
     seed: Annotated[int, Field(ge=0, lt=2**63)]
     """Seed of the draws."""
     until: Annotated[int, Field(ge=0, le=9999)]
@@ -132,24 +170,17 @@ class KgsgoRecipe(NamedConfig):
         return list(self.sets)
 
 
-class OlfArchiveRecipe(NamedConfig):
+class OlfArchiveRecipe(GamesRecipe):
     """An archive of OLF files, see `kifu.recipes.olf_archive`."""
 
     kind: Literal["olf-archive"]
-    name: Line
-    title: Line
     clean: NamedClean
     """Cleaning rules: a name, a file or a table."""
 
 
-class SplitRecipe(NamedConfig):
-    """Base of recipes of data sets that are made from catalogues: cleaning rules, and how games are split into sets."""
+class SplitRecipe(GamesRecipe):
+    """Base of recipes of data sets that are made from catalogues, whose games are split into sets."""
 
-    name: Line
-    title: Line
-    clean: NamedClean | None = None
-    """Cleaning rules: a name, a file or a table. By default, only games that cannot be read or played are dropped, and
-    catalogues are used as they are."""
     split: NamedSplit | None = None
     """The split: a name, a file or a table. By default, all games are in the set "all"."""
     sets: Annotated[tuple[Line, ...] | None, Field(strict=False, min_length=1)] = None
@@ -165,6 +196,10 @@ class SplitRecipe(NamedConfig):
         require_sets(self, self.default_sets())
         return self
 
+    def fit(self, catalogues: Sequence[Path]) -> Self:
+        """Return a recipe with the split, too, for the games of some catalogues, as by `kifu split`."""
+        return super().fit(catalogues).model_copy(update={"split": self.split and self.split.fit(catalogues)})
+
     def all_sets(self) -> list[str]:
         """Return the names of all sets."""
         return ["all"] if self.split is None else list(self.split.sets)
@@ -178,17 +213,22 @@ class SplitRecipe(NamedConfig):
         """The suffix of a set's file name; "" for a directory."""
         return ""
 
+    @property
+    def position_bytes(self) -> float:
+        """Size of the example of a position, about; the default is that of a token."""
+        return 2
+
 
 class ExamplesRecipe(SplitRecipe):
     """Data sets of examples: games, positions, planes, labels and format."""
 
     kind: Literal["examples"]
     planes: Line
-    """A plane set (`kifu planes`), or features joined by +."""
+    """A plane set (`kifu list planes`), or features joined by +."""
     labels: Annotated[tuple[Line, ...], Field(strict=False, min_length=1)] = ("move",)
     """Names of labels, see `kifu.datasets.labels`. Readers return the first one with the planes."""
     format: Line
-    """A format of examples (`kifu formats`)."""
+    """A format of examples (`kifu list formats`)."""
     board: BoardSize = "19x19"
     """Board size; other games are dropped."""
     pad: bool = False
@@ -196,8 +236,6 @@ class ExamplesRecipe(SplitRecipe):
     positions: PositionFilter = DEFAULT_FILTER
     order: Literal["corpus", "shuffled"] = "corpus"
     """The order of the games in the catalogue, or a permutation of all positions of a set."""
-    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
-    """Seed of that permutation, and of drawing positions."""
 
     @field_validator("positions")
     @classmethod
@@ -239,6 +277,11 @@ class ExamplesRecipe(SplitRecipe):
     def suffix(self) -> str:
         """The suffix of the format."""
         return self.example_format.suffix
+
+    @property
+    def position_bytes(self) -> float:
+        """Size of the planes of an example, about."""
+        return self.example_format.planes_bytes(self.layout())
 
     def encoder(self) -> FrameEncoder:
         """Return the encoder of the planes. Raises RecipeError, GameError."""
@@ -324,9 +367,19 @@ def load_recipe(name: str | os.PathLike[str], overrides: Iterable[str] = ()) -> 
     def default(table: Mapping[str, Any], key: str) -> dict[str, Any]:
         return default_table(_find_model(table, name), key)
 
-    table = load_config(_FOLDER, _KIND, name, overrides, default)
+    return check_recipe(load_config(_FOLDER, _KIND, name, overrides, default), name)
+
+
+def check_recipe(table: Mapping[str, Any], name: str | os.PathLike[str]) -> Recipe:
+    """Validate a recipe of any kind, as values of TOML or JSON. Raises RecipeError for the first bad one."""
     recipe: Recipe = check_config(_find_model(table, name), table, _KIND, name)
     return recipe
+
+
+def is_manifest(name: str) -> bool:
+    """Return True if a name is the path of a manifest or of what has one, and not that of a recipe."""
+    is_recipe = name.endswith(".toml") or name in config_names(_FOLDER)
+    return name.endswith(SUFFIX) or (not is_recipe and Path(name).exists())
 
 
 def _find_model(table: Mapping[str, Any], name: str | os.PathLike[str]) -> type[Any]:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field, field_serializer, field_validator, model_validator
 
-from kifu.config import BoardSize, Line, NamedConfig, StrictModel
+from kifu.config import BoardSize, Count, Line, NamedConfig, StrictModel
 from kifu.datasets.epoch_plan import WINDOW
 from kifu.datasets.filter import PositionFilter
 from kifu.datasets.global_inputs import check_inputs
@@ -21,7 +21,6 @@ from kifu.point import parse_board
 Positive = Annotated[float, Field(gt=0, le=1e6)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Below1 = Annotated[float, Field(ge=0, lt=1)]
-Count = Annotated[int, Field(ge=1, le=10**9)]
 
 MIN_SCALE = 0.01
 """Minimum factor of the learning rate during a warm-up."""
@@ -86,7 +85,7 @@ class MuonConfig(StrictModel):
     """Applied to matrices and convolutions."""
 
 
-Optimiser: TypeAlias = Annotated[
+Optimizer: TypeAlias = Annotated[
     SgdConfig | AdagradConfig | AdadeltaConfig | AdamWConfig | MuonConfig, Field(discriminator="kind")
 ]
 
@@ -188,9 +187,9 @@ class TrainingRecipe(NamedConfig):
     title: Line
 
     net: Line
-    """An architecture (`kifu nets`)."""
+    """An architecture (`kifu list nets`)."""
     planes: Line
-    """A plane set (`kifu planes`), or features joined by +."""
+    """A plane set (`kifu list planes`), or features joined by +."""
     board: BoardSize = "19x19"
     """Board size; other games are ignored."""
     heads: dict[Literal["value", "ownership", "score", "next"], Positive] = Field(default={})
@@ -216,7 +215,7 @@ class TrainingRecipe(NamedConfig):
     games: Count | None = None
     """Maximum number of games to train on, chosen by hash, by default all that are not held out."""
     exclude_benchmarks: bool = True
-    """Neither train on nor validate with games that share the opening of a game of `kifu benchmark`."""
+    """Neither train on nor validate with games that share the opening of a game of `kifu evaluate --set`."""
     validation: Below1 = 0.05
     """Share of the games that is held out for validation, unless validation games are given."""
     validation_positions: Count = 20_000
@@ -231,7 +230,7 @@ class TrainingRecipe(NamedConfig):
     """Size of the shuffle window, in positions."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
 
-    optimiser: Optimiser
+    optimizer: Optimizer
     schedule: Schedule = ConstantSchedule(kind="constant")
     steps: Count | None = None
     epochs: Annotated[int, Field(ge=1, le=10**6)] | None = None
@@ -321,8 +320,8 @@ class TrainingRecipe(NamedConfig):
 
     def learning_rate(self, done: float, step: int) -> float:
         """Return the learning rate after a share `done` of the run, 0 to 1, and after `step` steps."""
-        rate = self.optimiser.lr * self.schedule.scale(done, step)
-        return rate / (1 + self.optimiser.decay * step) if isinstance(self.optimiser, SgdConfig) else rate
+        rate = self.optimizer.lr * self.schedule.scale(done, step)
+        return rate / (1 + self.optimizer.decay * step) if isinstance(self.optimizer, SgdConfig) else rate
 
     def to_dict(self) -> dict[str, Any]:
         """Return the recipe as JSON values."""

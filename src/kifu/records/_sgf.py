@@ -453,7 +453,7 @@ def plain_moves(
     Returns:
         (position of the next other node, index in `moves` after the moves).
     """
-    last, before = row[raw.MOVE_END] + MAX_MOVES, i
+    first, last = m, row[raw.MOVE_END] + MAX_MOVES
     width, height = row[raw.WIDTH], row[raw.HEIGHT]
     while i + 6 < stop and m < last:
         colour = data[i + 1]
@@ -473,11 +473,13 @@ def plain_moves(
             break
         moves[m] = y * width + x if colour == raw.LETTER_B else (y * width + x) | WHITE_BIT
         m += 1
-        before, i = i, after
-    if i > before and data[i] != raw.SEMICOLON:
+        i = after
+    if m > first and data[i] != raw.SEMICOLON:
         after = raw.skip_space(data, i + 1, stop)
         if after < stop and data[after] != raw.OPEN and data[after] != raw.CLOSE and data[after] != raw.SEMICOLON:
-            return before, m - 1
+            while data[i] != raw.SEMICOLON:
+                i -= 1
+            return i, m - 1
     return i, m
 
 

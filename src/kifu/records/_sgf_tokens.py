@@ -58,7 +58,7 @@ COMMA = ord(",")
 
 _ESC, _DOLLAR = 0x1B, ord("$")
 _IS_SPECIAL = np.zeros(256, np.uint8)  # bytes at which `find_end` stops to look
-_IS_SPECIAL[[raw.LEFT, raw.ESCAPE, raw.RIGHT, raw.OPEN, _ESC, *range(0x81, 0x100)]] = 1
+_IS_SPECIAL[[raw.LEFT, raw.ESCAPE, raw.OPEN, _ESC, *range(0x81, 0x100)]] = 1
 
 _COORDINATE = np.full(256, 255, np.uint8)  # by coordinate letter; 255 is off every board
 _COORDINATE[np.frombuffer(SGF_LETTERS.encode(), np.uint8)] = np.arange(len(SGF_LETTERS))
@@ -80,18 +80,17 @@ def find_end(data: Bytes, i: Int, stop: Int, charset: Int) -> tuple[Int, Int]:
     opened = 0
     while i < stop:
         c = data[i]
+        if c == raw.RIGHT:
+            return i, opened
         if _IS_SPECIAL[c] == 0:
             i += 1
             continue
-        if raw.LEFT <= c <= raw.RIGHT:  # [, \ or ]
-            if c == raw.RIGHT:
-                return i, opened
-            if c == raw.LEFT:
-                opened += 1
-            else:
-                i += 1
-                if i < stop and data[i] == raw.RIGHT:
-                    opened = max(opened - 1, 0)
+        if c == raw.LEFT:
+            opened += 1
+        elif c == raw.ESCAPE:
+            i += 1
+            if i < stop and data[i] == raw.RIGHT:
+                opened = max(opened - 1, 0)
         elif c == raw.OPEN:
             if begins_record(data, i, stop):
                 return i, opened

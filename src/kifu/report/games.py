@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,12 @@ import numpy.typing as npt
 
 from kifu.corpus.catalogue import is_catalogue
 from kifu.corpus.sources import read
-from kifu.errors import DropReason, GameError, join_lines, printable
+from kifu.errors import DropReason, FormatError, GameError, SourceError, join_lines, printable
 from kifu.go.board import Board
+from kifu.learn import ONNX_SUFFIX, SUFFIX
 from kifu.point import BLACK, NO_POINT, POINT_MASK, WHITE, WHITE_BIT, to_gtp
-from kifu.records.game import Game
+from kifu.records.game import Game, games_in
+from kifu.records.games import LeftOut
 from kifu.records.paths import AnyPath
 
 
@@ -25,6 +28,17 @@ class SelectedGame:
     game: Game
     plies: int
     remarks: tuple[str, ...]
+
+
+def is_record(path: AnyPath) -> bool:
+    """Return True if a path is a file of one game, which was kept."""
+    if isinstance(path, Path) and (path.is_dir() or path.suffix in (SUFFIX, ONNX_SUFFIX) or is_catalogue(path)):
+        return False
+    try:
+        games = list(islice(games_in([path], LeftOut()), 2))
+    except (SourceError, FormatError):
+        return False
+    return len(games) == 1 and not games[0].drop
 
 
 def find_game(path: AnyPath, number: int) -> SelectedGame:

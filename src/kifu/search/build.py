@@ -6,6 +6,7 @@ and each range is sorted. All other arrays are written in the order of the games
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
@@ -21,7 +22,7 @@ import pyarrow as pa
 
 from kifu.corpus.catalogue import RowShard, has_index, open_catalogue, read_shard
 from kifu.corpus.schema import PLAYED_COLUMNS, move_arrays
-from kifu.errors import FormatError, RecipeError, SourceError
+from kifu.errors import FormatError, OutputError, RecipeError, SourceError, printable
 from kifu.execution.executor import THREADS, Executor, make_executor
 from kifu.execution.range_sort import Columns, RangeSort, SpillFile
 from kifu.io import AtomicFile, keep_output, locked_folder, require_size
@@ -41,7 +42,9 @@ from kifu.search.index import (
 )
 from kifu.search.positions import entry_layout, late_stones, pack_positions, sort_entries
 from kifu.search.traces import trace_games
-from kifu.text import Report, counted, format_bytes
+from kifu.text import Report
+
+_log = logging.getLogger(__name__)
 
 DEFAULT_PLIES = 60
 
@@ -63,9 +66,7 @@ class IndexReport(Report):
     """The result of indexing a catalogue.
 
     Attributes:
-        unchanged: Number of Parquet files that had an index.
         games: Number of games in the indexed files, dropped ones included.
-        bytes: Size of all indices of the catalogue.
     """
 
     indexed: int
@@ -73,12 +74,6 @@ class IndexReport(Report):
     games: int
     positions: int
     bytes: int
-
-    def __str__(self) -> str:
-        counts = f"{counted(self.indexed, 'file')} indexed: {self.games:,} games, {self.positions:,} positions"
-        unchanged = f"{self.unchanged:,} indexed before"
-        parts = [counts] * (self.indexed > 0 or not self.unchanged) + [unchanged] * (self.unchanged > 0)
-        return f"{'; '.join(parts)}; {format_bytes(self.bytes)}"
 
 
 _Block: TypeAlias = tuple[str, int, pa.RecordBatch]
@@ -111,7 +106,7 @@ def _replay(plies: int, file_rows: dict[str, int], item: _Block) -> tuple[Column
 def build_index(
     catalogue: str | os.PathLike[str],
     *,
-    plies: int = DEFAULT_PLIES,
+    plies: int | None = None,
     overwrite: bool = False,
     jobs: int | None = None,
     engine: str = THREADS,
@@ -119,12 +114,13 @@ def build_index(
 ) -> IndexReport:
     """Index the games of a catalogue for `kifu.search`: each Parquet file FILE gets an index FILE.search beside it.
 
-    Files that have an index of as many plies are skipped. The bytes do not depend on `jobs` and `engine`. Positions
-    that exceed the memory for sorting are spilled to unnamed files in the directory of the catalogue. Memory grows only
-    by about 50 bytes for each occurrence of the most frequent position, such as the empty board.
+    Files that have an index, of as many plies if these are given, are skipped. The bytes do not depend on `jobs` and
+    `engine`. Positions that exceed the memory for sorting are spilled to unnamed files in the directory of the
+    catalogue. Memory grows only by about 50 bytes for each occurrence of the most frequent position, such as the empty
+    board.
 
     Args:
-        plies: The maximum number of positions of each game, from its first move on, 1 to 1,000.
+        plies: The maximum number of positions of each game, from its first move on, 1 to 1,000; by default 60.
         overwrite: Replace indices of other plies or of earlier catalogues (`kifu.io.keep_output`).
         jobs: See `kifu.execution.executor.make_executor`, also for `engine`.
 
@@ -132,7 +128,7 @@ def build_index(
         RecipeError: `plies` is out of range.
         ClusterError: The cluster fails. In all cases each file has its earlier index, or a complete new one.
     """
-    if not 1 <= plies <= MAX_PLIES:
+    if plies is not None and not 1 <= plies <= MAX_PLIES:
         raise RecipeError(f"plies must be within 1 to {MAX_PLIES:,}, got {plies}")
     with ExitStack() as stack:
         if has_index(Path(catalogue)):
@@ -141,6 +137,7 @@ def build_index(
         todo = {path: rows for path, rows in opened.partitions.items() if not _is_indexed(path, plies)}
         for path in todo or [opened.path]:
             keep_output(index_path(path), overwrite, own=is_index(index_path(path)), same=not todo)
+        plies = plies or DEFAULT_PLIES
         shards = [shard for shard in opened.shards() if Path(shard.path) in todo]
         executor = stack.enter_context(make_executor(engine, jobs))
         bar = stack.enter_context(progress("indexing", sum(todo.values()), "games"))
@@ -152,14 +149,28 @@ def build_index(
     return IndexReport(len(todo), len(opened.partitions) - len(todo), sum(todo.values()), positions, size)
 
 
-def files_to_index(catalogue: str | os.PathLike[str], plies: int) -> list[Path]:
-    """Return the Parquet files of a catalogue that `build_index` would index."""
-    return [path for path in open_catalogue(catalogue).partitions if not _is_indexed(path, plies)]
+def ensure_index(
+    catalogue: str | os.PathLike[str], *, jobs: int | None = None, progress: ProgressFactory = silent
+) -> bool:
+    """Index those files of a catalogue that have no valid index, with a note.
+
+    Returns False, with another note, if the index cannot be written, so that searches must do without.
+    """
+    missing = [index_path(path) for path in open_catalogue(catalogue).partitions if not _is_indexed(path, None)]
+    if missing:
+        more = f" and {len(missing) - 1:,} more" if len(missing) > 1 else ""
+        _log.info("making %s%s, which makes searches fast; --no-index does without", printable(missing[0]), more)
+        try:
+            build_index(catalogue, overwrite=True, jobs=jobs, progress=progress)
+        except OutputError as error:
+            _log.info("searching without an index: %s", error)
+            return False
+    return True
 
 
-def _is_indexed(parquet: Path, plies: int) -> bool:
+def _is_indexed(parquet: Path, plies: int | None) -> bool:
     try:
-        return open_index(parquet).header.plies == plies
+        return plies in (None, open_index(parquet).header.plies)
     except FormatError:
         return False
 

@@ -27,7 +27,7 @@ from kifu.checksums import BLOCK_BYTES, BlockSums
 from kifu.config import StrictModel, first_invalid
 from kifu.corpus.catalogue import SEARCH_SUFFIX
 from kifu.corpus.partitions import Count, Hash
-from kifu.errors import FormatError
+from kifu.errors import FormatError, reading
 from kifu.io import bytes_at, open_regular, read_at
 from kifu.point import MAX_SIZE, NO_POINT, WHITE
 from kifu.search.continuations import GameInfo
@@ -62,13 +62,7 @@ class ParquetIdentity(StrictModel):
 
 
 class IndexHeader(StrictModel):
-    """The header of an index file; the sizes of all arrays follow from it.
-
-    Attributes:
-        plies: The maximum number of positions of each game.
-        captures: The number of elements of `Traces.captures`.
-        words: The number of words of `Traces.occupied`.
-    """
+    """The header of an index file; the sizes of all arrays follow from it."""
 
     parquet: ParquetIdentity
     plies: Annotated[int, Field(ge=1, le=MAX_PLIES)]
@@ -132,16 +126,13 @@ def entry_shift(header: IndexHeader) -> tuple[int, int]:
 
 def identify(parquet: Path) -> ParquetIdentity:
     """Return the size of a Parquet file and a hash of its footer and of 64 samples of 4 KiB, evenly spaced."""
-    try:
-        with open_regular(parquet) as file:
-            size = os.fstat(file.fileno()).st_size
-            footer = int.from_bytes(bytes_at(file.fileno(), 4, max(size - 8, 0)), "little")
-            last = min(footer + 8, _MAX_FOOTER, size)
-            digest = blake3(bytes_at(file.fileno(), last, size - last))
-            for k in range(_SAMPLES):
-                digest.update(bytes_at(file.fileno(), _SAMPLE_BYTES, max(size - _SAMPLE_BYTES, 0) * k // _SAMPLES))
-    except OSError as error:
-        raise FormatError(f"{parquet} cannot be read: {error.strerror}") from None
+    with reading(parquet, FormatError), open_regular(parquet) as file:
+        size = os.fstat(file.fileno()).st_size
+        footer = int.from_bytes(bytes_at(file.fileno(), 4, max(size - 8, 0)), "little")
+        last = min(footer + 8, _MAX_FOOTER, size)
+        digest = blake3(bytes_at(file.fileno(), last, size - last))
+        for k in range(_SAMPLES):
+            digest.update(bytes_at(file.fileno(), _SAMPLE_BYTES, max(size - _SAMPLE_BYTES, 0) * k // _SAMPLES))
     return ParquetIdentity(bytes=size, blake3=digest.hexdigest())
 
 
@@ -178,16 +169,14 @@ class SearchIndex:
         filled = 0
         while filled < len(out):
             at = _HEADER_BYTES + blocks.start * BLOCK_BYTES + filled
-            try:
+            with reading(self.path, FormatError):
                 count = read_at(self._descriptor, out[filled:], at)
-            except OSError as error:
-                raise FormatError(f"{self.path} cannot be read: {error.strerror}") from None
             if count == 0:
-                raise FormatError(f"{self.path} was truncated; run kifu index --overwrite")
+                raise FormatError(f"{self.path} was truncated; remove it and search again")
             filled += count
         for k, block in enumerate(blocks):
             if crc32(out[k * BLOCK_BYTES : (k + 1) * BLOCK_BYTES]) != self._checksums[block]:
-                raise FormatError(f"{self.path} is damaged; remove it and run kifu index again")
+                raise FormatError(f"{self.path} is damaged; remove it and search again")
 
     @cached_property
     def _size(self) -> int:
@@ -262,7 +251,7 @@ class SearchIndex:
 
     def damaged(self, what: str) -> FormatError:
         """Return the error for a part of the index with impossible values."""
-        return FormatError(f"{self.path} is damaged: {what} are out of range; remove it and run kifu index again")
+        return FormatError(f"{self.path} is damaged: {what} are out of range; remove it and search again")
 
 
 def is_index(path: Path) -> bool:
@@ -283,7 +272,7 @@ def open_index(parquet: str | os.PathLike[str]) -> SearchIndex:
             size = os.fstat(file.fileno()).st_size
             header = _parse_header(path, bytes_at(file.fileno(), _HEADER_BYTES, 0))
             if header.parquet != identify(parquet):
-                raise FormatError(f"{path} is the index of another catalogue; run kifu index --overwrite")
+                raise FormatError(f"{path} is the index of another catalogue; search without an index, or remove it")
             n_blocks = -(-_arrays_bytes(header) // BLOCK_BYTES)
             start = _HEADER_BYTES + _arrays_bytes(header)
             expected = start + (n_blocks + 1) * _CHECKSUM.itemsize
@@ -291,12 +280,12 @@ def open_index(parquet: str | os.PathLike[str]) -> SearchIndex:
                 raise FormatError(f"{path} has {size:,} bytes, not {expected:,}: it is truncated or damaged")
             table = bytes_at(file.fileno(), expected - start, start)
             if len(table) != expected - start or crc32(table[:-4]).to_bytes(4, "little") != table[-4:]:
-                raise FormatError(f"{path} is damaged; remove it and run kifu index again")
+                raise FormatError(f"{path} is damaged; remove it and search again")
             index = SearchIndex(path, header, os.dup(file.fileno()), np.frombuffer(table[:-4], _CHECKSUM))
             weakref.finalize(index, os.close, index._descriptor)
             return index
     except FileNotFoundError:
-        raise FormatError(f"{parquet} has no index; run kifu index") from None
+        raise FormatError(f"{parquet} has no index; searching makes it") from None
     except OSError as error:
         raise FormatError(f"{path} cannot be read: {error.strerror}") from None
 
@@ -316,13 +305,12 @@ def _parse_header(path: Path, data: bytes) -> IndexHeader:
     version, length = (int.from_bytes(data[at : at + 2], "little") for at in (len(_MAGIC), len(_MAGIC) + 2))
     if version != _VERSION:
         raise FormatError(
-            f"{path} is a search index of version {version}; this kifu reads version {_VERSION}; run kifu index"
-            " --overwrite"
+            f"{path} is a search index of version {version}; this kifu reads version {_VERSION}; remove it"
         )
     text = data[_JSON_START : _JSON_START + length]
     checked = data[len(_MAGIC) : len(_MAGIC) + 4] + text
     if len(data) < _HEADER_BYTES or blake3(checked).digest() != data[_JSON_START - _DIGEST_BYTES : _JSON_START]:
-        raise FormatError(f"{path} is truncated, or its header is damaged; remove it and run kifu index again")
+        raise FormatError(f"{path} is truncated, or its header is damaged; remove it and search again")
     try:
         return IndexHeader.model_validate_json(text)
     except ValidationError as error:

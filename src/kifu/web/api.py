@@ -18,7 +18,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from kifu.errors import KifuError, first_line
+from kifu.config import first_invalid
+from kifu.errors import KifuError
 from kifu.progress import Progress
 from kifu.text import Report
 
@@ -186,7 +187,6 @@ def endpoint(
     """Return the route of an endpoint.
 
     Args:
-        path: The path; what it captures are parameters, too.
         work: Compute the answer in a thread: a JSON value (NumPy numbers are allowed), a `Report` or a `Download`.
         method: "GET", or "POST" with a JSON body.
     """
@@ -220,7 +220,7 @@ def plain_route(path: str, answer: Callable[[Request], Awaitable[Response]], met
         try:
             return await answer(request)
         except ValidationError as error:
-            return error_response(400, describe_invalid(error))
+            return error_response(400, first_invalid(error))
         except KifuError as error:
             return error_response(_STATUS.get(type(error), 400), str(error))
         except ClientDisconnect:
@@ -293,13 +293,3 @@ def json_response(value: Any, status: int = 200) -> Response:
 def error_response(status: int, message: str) -> Response:
     """Return an error as a response: `{"error": message}`."""
     return json_response({"error": message}, status)
-
-
-def describe_invalid(error: ValidationError) -> str:
-    """Return one line about the first invalid parameter."""
-    first = error.errors(include_url=False)[0]
-    name = ".".join(map(str, first["loc"]))[:60] or "parameters"
-    if first["type"] == "extra_forbidden":
-        return f"unknown parameter {name!r}"
-    value = repr(first["input"])
-    return first_line(ValueError(f"{name}: {first['msg']}, got {value if len(value) <= 60 else value[:56] + ' ...'}"))

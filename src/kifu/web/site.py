@@ -67,8 +67,6 @@ class Filter(BaseModel):
         q: Part of a player's name or an event, ignoring case.
         colour: The colour of this player; without `player` it has no effect.
         rating: Lowest rating (`kifu.Rank.rating`) of both players.
-        handicap: "none", or "some" handicap stones.
-        board: Width and height, such as "19x19".
         archive: The archive of the record, exactly as in the catalogue.
         sql: A condition in SQL over the columns of a catalogue.
     """
@@ -252,7 +250,7 @@ class Corpus:
 
     @property
     def indexed(self) -> bool:
-        """True if `kifu index` has indexed all its files."""
+        """True if all its files have a search index."""
         return all(index_path(file).exists() for file in self.searcher.catalogue.partitions)
 
 
@@ -261,10 +259,8 @@ class Site:
 
     Attributes:
         background: Runs work besides requests, one after another, at first `opening`.
-        startup: The deadline of this work, which `stop` ends.
         opening: The opening of nets, which takes seconds and goes on after the constructor.
         records: The path of each source of records, by the name that the column `archive` gives it.
-        quick: The pool of requests of milliseconds.
         filters: The pool of all requests with a condition in SQL, which others never wait for.
     """
 
@@ -282,7 +278,7 @@ class Site:
 
         Args:
             nets: Nets as for `open_net`; None for the packaged net.
-            reports: Files that `kifu evaluate`, `kifu benchmark` and `kifu audit` wrote with `--json`.
+            reports: Files that `kifu evaluate` and `kifu audit` wrote with `--json`.
             records: The archives and folders that the catalogues were made from.
         """
         if not catalogues:

@@ -1,4 +1,4 @@
-"""Entry point of `python -m kifu.cli`."""
+"""Entry point of `python -m kifu`."""
 
 from kifu.cli import main
 

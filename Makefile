@@ -44,9 +44,13 @@ prepare: # for the tests
 
 install: $(READY)-test $(READY)-lint ## Set up .venv with kifu, all extras and the development tools
 
-# It compiles its kernels while pip installs torch, for which it waits.
+$(READY)-demo: | $(READY)-charts
+	@PYTHONPATH=src $(BIN)/python tools/compile_kernels.py demo 2>/dev/null
+	@touch $@
+
+# The demo compiles what it needs first while torch is installed and the kernels of its last commands are compiled.
 demo: $(READY)-charts ## Run the pipeline on the bundled sample: data sets, checks, a net, pictures
-	@$(BIN)/python tools/demo.py $(MAKE) --no-print-directory $(READY)-web,learn
+	@$(BIN)/python tools/demo.py $(MAKE) --no-print-directory -j2 $(READY)-web,learn $(READY)-demo
 
 test: prepare ## Run the tests (4 minutes) in TEST_JOBS processes (2)
 	$(PYTEST)

@@ -1,6 +1,7 @@
 """Compile the kernels of the commands and of the public API, on all cores.
 
     python tools/compile_kernels.py           for this CPU, into the user's folder of compiled kernels
+    python tools/compile_kernels.py demo      the part of them that `make demo` compiles beside the demo itself
     python tools/compile_kernels.py FOLDER    for all CPUs that have kifu.compiler.BASELINE, into FOLDER/kifu
 
 WORK decides which kernels are compiled, and for which types. Others are compiled when they are first used.
@@ -13,6 +14,7 @@ import os
 import shlex
 import sys
 import tempfile
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
@@ -21,6 +23,9 @@ import kifu
 from kifu.compiler import BASELINE
 from kifu.execution.executor import count_cores
 from kifu.progress import progress
+
+DEMO = ("encode alphago48",)
+"""What the last commands of `kifu demo` need and the first ones do not compile."""
 
 WORK = (
     (
@@ -37,7 +42,7 @@ WORK = (
     ),
     ("gtp",),
     ("encode katago22", "build katago sample -o kata"),
-    ("encode alphago48",),
+    DEMO,
     ("encode agz17", "build agz17 sample -o agz --set clean=legal"),
     (
         "build kgsgo-v2 sample -o data --set until=2025 --set sets.test.games=20 --set sets.train10k.games=200",
@@ -88,19 +93,19 @@ def run_lines(lines: tuple[str, ...]) -> int:
     return len(lines)
 
 
-def compile_all() -> None:
-    """Run all of WORK in one process for each core, and exit with the output of what fails."""
+def compile_all(work: Sequence[tuple[str, ...]]) -> None:
+    """Run the tuples of WORK, or some of them, in one process for each core."""
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # what gtp reads
     with (
-        progress("compiling kernels", total=sum(map(len, WORK)), unit="steps") as bar,
-        ProcessPoolExecutor(count_cores(), get_context("spawn")) as pool,
+        progress("compiling kernels", total=sum(map(len, work)), unit="steps") as bar,
+        ProcessPoolExecutor(min(count_cores(), len(work)), get_context("spawn")) as pool,
     ):
-        for done in as_completed([pool.submit(run_lines, lines) for lines in WORK]):
+        for done in as_completed([pool.submit(run_lines, lines) for lines in work]):
             bar.advance(done.result())
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
+    if sys.argv[1:] not in ([], ["demo"]):
         folder, (name, features) = str(Path(sys.argv[1]).resolve()), BASELINE
         os.environ |= {"NUMBA_CACHE_DIR": folder, "NUMBA_CPU_NAME": name, "NUMBA_CPU_FEATURES": features}
-    compile_all()
+    compile_all([DEMO] if sys.argv[1:] == ["demo"] else WORK)

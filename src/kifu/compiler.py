@@ -94,7 +94,7 @@ def new_dispatcher(function: Callable[..., Any], inline: bool) -> CPUDispatcher:
 
 
 class _Code(JITCodeLibrary):  # type: ignore[misc]
-    """The code of a kernel. What it calls is optimized with it, after linking, without Numba's passes for references."""
+    """The code of a kernel. What it calls is optimized with it, without Numba's passes for references."""
 
     def _optimize_final_module(self) -> None:
         for function in self._final_module.functions:

@@ -1,7 +1,9 @@
 """The order of packages, circles of imports, who may use the network, and dependencies against what is imported."""
 
 import ast
+import os
 import re
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -125,3 +127,30 @@ def test_each_direct_dependency_is_pinned_and_explained() -> None:
     assert {
         name for name in direct if name not in reasons.lower().replace("hugging face datasets", "datasets")
     } == set()
+
+
+# Libraries that a command does without
+
+
+@pytest.mark.subprocess
+@pytest.mark.slow
+def test_commands_do_not_import_pandas_beside_arrow(tmp_path: Path) -> None:
+    """A module of this name, found first, writes down that it is imported."""
+    sample, imported, fake = SOURCE / "assets" / "sample", tmp_path / "imported", tmp_path / "fake"
+
+    def run(*line: str | Path) -> None:
+        path = os.pathsep.join([str(fake), str(SOURCE.parent)])
+        done = subprocess.run(
+            [sys.executable, "-m", "kifu", *line], cwd=tmp_path, env=os.environ | {"PYTHONPATH": path},
+            stdin=subprocess.DEVNULL, capture_output=True,
+        )  # fmt: skip
+        assert (done.returncode, imported.exists()) == (0, False), (line, done.stderr)
+
+    run("ingest", sample, "-o", "games.parquet")
+    fake.mkdir()
+    (fake / "pandas.py").write_text(f"open({str(imported)!r}, 'w').close()\n")
+    run("show", sample, "--game", "3")
+    run("stats", "games.parquet")
+    run("query", "select count(*) from kept", "games.parquet")
+    run("predict", sample, "--game", "3", "--net", "small")
+    run("gtp", "--net", "small")

@@ -80,8 +80,10 @@ def ingest(
 def stats(catalogues: opts.Strings, output: Path | None, jobs: int | None, engine: str) -> Outcome:
     """Count games by rank, year, result and more; draw charts."""
     from kifu.corpus.stats import stats as count_games
+    from kifu.io import skip_pandas
     from kifu.report.tables import print_stats
 
+    skip_pandas()
     counts = count_games(catalogues, jobs=jobs, engine=engine)
     if output is not None:
         from kifu.corpus.stats import draw_charts

@@ -145,7 +145,7 @@ _EXPECTED = {
     "list": "a list",
     "date": "a date such as 2016-01-31",
 }
-"""What a value must be by the type of an error of pydantic, or by the first word of it; all else is a table."""
+"""Requirements on values by the type of an error of pydantic, or by the first word of it; all else is a table."""
 
 
 def first_invalid(error: ValidationError, table: Any = None) -> str:
@@ -154,7 +154,8 @@ def first_invalid(error: ValidationError, table: Any = None) -> str:
     table: The values; with it, the line leaves out the members of unions that pydantic names.
     """
     first = error.errors(include_url=False)[0]
-    kind, context, location = first["type"], first.get("ctx", {}), first["loc"]
+    kind, location = first["type"], first["loc"]
+    context = {key: f"{each:g}" if isinstance(each, float) else each for key, each in first.get("ctx", {}).items()}
     path = location if table is None else (*_written_path(location, table), *location[-1:][: kind == "missing"])
     where = shorten(".".join(map(str, path)))
     if kind == "missing":
@@ -197,14 +198,6 @@ def check_config(model: type[Model], table: Mapping[str, Any], kind: str, name: 
         if first["type"] in _UNKNOWN_KEY:
             hint = _nearest_key(_written_path(first["loc"], table), model, table)
         raise RecipeError(f"{kind} {name}: {first_invalid(error, table)}{hint}") from None
-
-
-def parse_listed(model: type[Model], table: object, kind: str) -> Model:
-    """Return the configuration that a manifest lists as JSON values. Raises RecipeError."""
-    try:
-        return model.model_validate_json(json.dumps(table))
-    except ValidationError as error:
-        raise RecipeError(f"the listed {kind} does not fit this version of kifu: {first_invalid(error)}") from None
 
 
 def _written_path(location: Sequence[int | str], table: Any) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
+import hashlib
 import json
 import logging
 import os
@@ -170,6 +171,12 @@ def hash_file(path: Path) -> str:
     """Return the BLAKE3 hash of a file in hex. Raises OSError."""
     with open_regular(path) as file:
         return hash_bytes(file.readinto).hexdigest()
+
+
+def hash_md5(path: Path) -> str:
+    """Return the MD5 of a regular file in hex, which the files of 2015 were published with. Raises OSError."""
+    with open_regular(path) as file:
+        return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
 
 
 def hash_bytes(read_into: Callable[[memoryview], int]) -> blake3:

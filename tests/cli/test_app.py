@@ -1,5 +1,7 @@
 """The command line: help, options, errors and output, and the examples of its help."""
 
+import hashlib
+import io
 import json
 import os
 import re
@@ -9,6 +11,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -238,7 +241,8 @@ def test_build(kgs: Path, tmp_path: Path) -> None:
         with kifu.open(path) as data:
             size = path.stat().st_size
             shown = f"{size / 1000:,.1f} kB" if size < 999_950 else f"{size / 1e6:,.1f} MB"
-            assert line == f"{path}: {len(data):,} examples, {shown}; {games} games = {games} kept"
+            md5 = hashlib.md5(path.read_bytes()).hexdigest()
+            assert line == f"{path}: {len(data):,} examples, {shown}; {games} games = {games} kept; MD5 {md5}"
     assert sorted(path.name for path in into.iterdir()) == [
         "kgsgo-test-v2.dat", "kgsgo-test-v2.dat.manifest.json", "kgsgo-test-v2.dat.manifest.parquet",
         "kgsgo-trainall-v2.dat", "kgsgo-trainall-v2.dat.manifest.json", "kgsgo-trainall-v2.dat.manifest.parquet",
@@ -260,7 +264,7 @@ def test_build_reports_drop_reasons(tmp_path: Path) -> None:
     sources = archive(tmp_path, [*records(3), BROKEN["OCCUPIED"], BROKEN["TRUNCATED"]])
     done = run("build", "kgsgo-v1", sources, "--output", tmp_path, "--sets", "archives")
     assert done.code == 0
-    assert done.out.endswith("; 5 games = 3 kept + 1 occupied + 1 truncated\n")
+    assert "; 5 games = 3 kept + 1 occupied + 1 truncated; MD5 " in done.out
 
 
 def test_build_samples_from_an_index_page_for_any_number_of_threads(kgs: Path, tmp_path: Path) -> None:
@@ -458,6 +462,22 @@ def test_results_as_json(kgs: Path, tmp_path: Path) -> None:
         ("formats", [*FORMATS, *OTHER_FORMATS]),
     ):
         assert [each["name"] for each in json.loads(run("list", kind, "--json", "-").out)] == list(names)
+
+
+def test_standard_input_and_output(kgs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (source,) = kgs.glob("KGS-2001*")
+
+    def run_with_input(*arguments: object) -> Done:
+        monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(source.read_bytes())))
+        return run(*arguments)
+
+    assert run("convert", source, "-o", tmp_path / "a.sgf").code == 0
+    assert run_with_input("convert", "-", "-o", "-").out == (tmp_path / "a.sgf").read_text("utf-8")
+    assert run_with_input("show", "-", "--game", 2).out == run("show", source, "--game", 2).out
+    made = [tmp_path / f"{k}.parquet" for k in (1, 2)]
+    for path in made:
+        assert run_with_input("ingest", "-", "-o", path).out.startswith(f"{path}: 12 games = 12 kept")
+    assert made[0].read_bytes() == made[1].read_bytes()
 
 
 def test_quiet_prints_requested_results_only(kgs: Path, tmp_path: Path) -> None:

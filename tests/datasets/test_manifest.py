@@ -114,7 +114,7 @@ def test_invalid_archives(plain, change):
     damage(table)
 
 
-@pytest.mark.parametrize("key", list(Manifest.__dataclass_fields__))
+@pytest.mark.parametrize("key", sorted({*Manifest.__dataclass_fields__} - {"index"}))  # which 0.17 did not write
 def test_every_value_is_required(plain, key):
     table, damage = plain
     del table[key]

@@ -62,7 +62,7 @@ def manifest(catalogues: list[list[tuple[int, list[int]]]]) -> Manifest:
     rows = [sum(len(plies) for _, plies in games) for games in catalogues]
     archives = [ArchiveRows(f"A{k}", "", len(games), n) for k, (games, n) in enumerate(zip(catalogues, rows))]
     kept = sum(map(len, catalogues))
-    return Manifest("1", "x", "dat2@1", "", {}, "", sum(rows), [], kept, kept, 0, {}, [], [], archives, None)
+    return Manifest("1", {}, "x", "dat2@1", "", "", sum(rows), [], kept, kept, 0, {}, [], [], archives, None)
 
 
 @pytest.mark.parametrize("other", [[[(5, [3]), (6, [0])]], [[(5, [3, 4])], [(6, [0])]], [[(5, [3, 4])]], []], ids=str)

@@ -24,6 +24,7 @@ from kifu.fetch.collections import (
     FileChoice,
     ListedFile,
     choose_files,
+    find_collection,
     parse_dates,
     parse_listing,
 )
@@ -418,3 +419,26 @@ def test_spelling_of_dates(text: str, dates: list[tuple[str, str]]) -> None:
 def test_invalid_dates(text: str) -> None:
     with pytest.raises(RecipeError, match=r"is not a year, month, day or range, as in 2001-2014,2016-03,"):
         parse_dates(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "collection"),
+    [
+        ("KGS-2001-19-2298-.tar.gz", "kgs"),
+        ("downloads/KGS4d-2016_07-19-1432-.tar.gz", "kgs-4d"),
+        ("fox/9d_2.7z.001", "fox"),
+        ("2016-07.zip", "tygem"),
+        ("2020-12-08rating.tar.bz2", "katago-ratings"),
+        ("games.tar.gz", None),
+        ("games.zip", None),
+        ("", None),
+    ],
+)
+def test_files_tell_their_collection(name: str, collection: str | None) -> None:
+    found = find_collection(name)
+    assert (found and found.name) == collection
+
+
+def test_a_repository_is_cited_by_its_page() -> None:
+    assert COLLECTIONS["fox"].page == "https://github.com/featurecat/go-dataset"
+    assert COLLECTIONS["kgs"].page == COLLECTIONS["kgs"].index

@@ -57,7 +57,7 @@ def sets(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def published(sets: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("published") / "out"
     named = {"author": "A. U. Thor", "url": "https://example.org/games", "doi": "10.5281/zenodo.1234"}
-    kifu.publish(sets, folder, title='Games: "1 * 2"', licence="cc-by-4.0", date="2026-01-31", **named)
+    kifu.publish(sets, folder, title='Games: "1 * 2"', license="cc-by-4.0", date="2026-01-31", **named)
     return folder
 
 
@@ -117,6 +117,16 @@ def test_author_address_and_date_are_cited(published: Path) -> None:
     assert (table["url"], table["identifier"]) == ("https://example.org/games", "https://doi.org/10.5281/zenodo.1234")
 
 
+@pytest.mark.parametrize("licence", ["cc-by-4.0", "odbl", "gpl-3.0", "other"])
+def test_licences_of_spdx_and_the_hub(sets: Path, tmp_path: Path, licence: str) -> None:
+    assert publish(sets / "test.parquet", tmp_path / "out", licence=licence).licence == licence
+
+
+@pytest.mark.parametrize("licence", ["CC-BY-4.0", "mit or isc", "gpl-9", "CC BY", ""])
+def test_other_licences_are_refused(sets: Path, tmp_path: Path, licence: str) -> None:
+    refused(RecipeError, f"such as cc-by-4.0, got {licence!r}", sets, tmp_path / "out", licence=licence)
+
+
 def test_latex() -> None:
     assert _latex("A_1 & B^2 {50 %} \\#~$") == r"A\_1 \& B\^{}2 50 \% \#\~{}\$"
 
@@ -149,7 +159,7 @@ def test_mlcroissant_validates_and_reads_the_records(published: Path, tmp_path: 
     mlcroissant = pytest.importorskip("mlcroissant", reason="mlcroissant is not installed")
     evaluation = {"win": 0.25, "loss": 0.75, "score": -3.5, "visits": 600}
     games = rows(moves=[[0, 1]] * 5, evaluations=[[evaluation, None]] * 5, move_seconds=[[1.5, None]] * 5)
-    publish(write_catalogue(tmp_path / "x.parquet", games), tmp_path / "out", licence="cc0-1.0")
+    publish(write_catalogue(tmp_path / "x.parquet", games), tmp_path / "out", license="cc0-1.0")
     for folder, name, count in ((published, "test", None), (tmp_path / "out", "train", 5)):
         dataset = mlcroissant.Dataset(jsonld=str(folder / "croissant.json"))
         assert dataset.metadata.ctx.issues.errors == set()
@@ -278,6 +288,9 @@ def test_origins_are_kept_through_catalogues_splits_and_builds(tmp_path: Path) -
         assert [source["name"] for source in data.sources] == [f"KGS-200{k}-19-20-.tar.gz" for k in (1, 2)]
         assert [source["games"] for source in data.sources] == [20, 20]
         assert [len(source["blake3"]) for source in data.sources] == [64, 64]
+    text = (tmp_path / "b-out/README.md").read_text()
+    assert "| 2 | kgs | with permission of KGS | u-go.net, <https://u-go.net/gamerecords/>; KGS Go Server |" in text
+    assert f"pip install kifu=={kifu.__version__}\nkifu fetch kgs --all -o sources\nkifu build FOLDER" in text
 
 
 def refused(error: type[Exception], message: str, *arguments: Any, **options: Any) -> None:
@@ -300,10 +313,10 @@ def test_errors_are_one_clear_line(sets: Path, published: Path, tmp_path: Path) 
     refused(RecipeError, "two of the inputs are named 'train'", [sets, sets / "train.parquet"], out)
     refused(
         RecipeError,
-        "licence must be an identifier of SPDX or the Hub, such as cc-by-4.0, got 'gpl-9'",
+        "license must be an identifier of SPDX or the Hub, such as cc-by-4.0, got 'gpl-9'",
         sets,
         out,
-        licence="gpl-9",
+        license="gpl-9",
     )
     refused(RecipeError, "url must begin with http:// or https:// and have no spaces, got 'x'", sets, out, url="x")
     refused(RecipeError, "doi must be like 10.5281/zenodo.1234, got 'x'", sets, out, doi="x")
@@ -332,7 +345,7 @@ def test_command_prints_what_is_missing(sets: Path, tmp_path: Path) -> None:
     done = run("publish", sets, "-o", tmp_path / "out", "--json", "-", "--overwrite", *options)
     assert [json.loads(done.out)[name] for name in ("licence", "author", "date")] == ["cc0-1.0", "me", "2026-01-31"]
     done = run("publish", sets, "-o", tmp_path / "out", "--overwrite")
-    assert done.out.splitlines()[-1] == "fill in the licence: publish again with --license, such as cc-by-4.0"
+    assert done.out.splitlines()[-1] == "fill in the license: publish again with --license, such as cc-by-4.0"
     assert run("publish", sets, "-o", tmp_path / "out", "--version", "1").code == 2
 
 

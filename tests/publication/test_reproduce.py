@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -14,12 +15,12 @@ from commands import is_error, run, tree
 from kgs_archives import archive, records
 from kifu.assets import config_names
 from kifu.corpus.ingest import ingest
-from kifu.corpus.splits import load_split, split
+from kifu.corpus.splits import DateSplit, load_split, split
 from kifu.datasets.manifest import read_manifest
 from kifu.errors import FormatError, RecipeError
 from kifu.io import hash_file
 from kifu.recipes.pipeline import build
-from kifu.recipes.schema import load_recipe, parse_recipe
+from kifu.recipes.schema import check_recipe, load_recipe
 from marks import slow
 
 SHARES = ["split.sets.train=2.0", "split.sets.validation=1.0", "split.sets.test=1.0"]
@@ -52,6 +53,9 @@ def test_catalogues_and_sets_are_equal(home: Path, elsewhere: Path, tmp_path: Pa
     assert (made.files, str(made)) == ({"games.parquet": True}, "equal: 1 file")
     made = kifu.reproduce(home / "sets", elsewhere, tmp_path / "sets")
     assert made.files == dict.fromkeys(["test.parquet", "train.parquet", "validation.parquet"], True)
+    by = DateSplit(kind="date", sets={"early": (date(2000, 1, 1), date(2001, 12, 31))})
+    split(home / "games.parquet", tmp_path / "dates", by=by)
+    assert kifu.reproduce(tmp_path / "dates", elsewhere, tmp_path / "dates-again").files == {"early.parquet": True}
     made = kifu.reproduce(home / "sets/test.parquet", home / "games.parquet", tmp_path / "again")
     assert made.files == {"test.parquet": True}
     assert tree(tmp_path / "sets") == tree(tmp_path / "again") == tree(home / "sets")
@@ -118,8 +122,8 @@ def test_what_cannot_be_made_again(home: Path, tmp_path: Path) -> None:
         answer.write(tmp_path / "few.parquet")
     with pytest.raises(FormatError, match="cannot be made again"):
         kifu.reproduce(tmp_path / "few.parquet", home / "kgs", tmp_path / "again")
-    with pytest.raises(RecipeError, match="the listed recipe does not fit this version of kifu: games"):
-        parse_recipe(load_recipe("tokens").model_dump(mode="json") | {"games": 0})
+    with pytest.raises(RecipeError, match="recipe x: games must be >= 1, got 0"):
+        check_recipe(load_recipe("tokens").model_dump(mode="json") | {"games": 0}, "x")
 
 
 def test_names_of_catalogues_change_no_bytes(home: Path, tmp_path: Path) -> None:
@@ -145,4 +149,4 @@ def test_names_of_catalogues_change_no_bytes(home: Path, tmp_path: Path) -> None
 @pytest.mark.parametrize("name", config_names("recipes"))
 def test_listed_recipes_are_read_back(name: str) -> None:
     recipe = load_recipe(name)
-    assert parse_recipe(recipe.model_dump(mode="json")) == recipe
+    assert check_recipe(recipe.model_dump(mode="json"), name) == recipe

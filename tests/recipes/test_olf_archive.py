@@ -149,6 +149,15 @@ def test_what_is_counted(sources: list[Path], tmp_path: Path) -> None:
     assert json.loads((built.path / MANIFEST).read_bytes())["kept"] == 160
 
 
+def test_a_number_of_games(sources: list[Path], tmp_path: Path) -> None:
+    (built,) = pipeline.build(load_recipe("olf-archive", ["games=50"]), sources, tmp_path / "into")
+    m, whole = built.manifest, lines_of(build(sources, tmp_path / "whole"))
+    assert m.adds_up()
+    assert m.elsewhere > 0
+    assert m.kept + sum(m.unsayable.values()) == 50
+    assert all({*lines} <= {*whole[name]} for name, lines in lines_of(built).items())
+
+
 def test_no_line_is_repeated(tmp_path: Path) -> None:
     twins = [sgf(1, f"RE[B+R]{root}") for root in ("EV[one]BR[3d]", "EV[two]PC[here]OT[5x30]RU[Ing]BR[3 dan]")]
     first = build(archive(tmp_path / "in", [*twins, GAMES[0], *twins, sgf(1, "RE[B+R]DT[1996]BR[3d]")]), tmp_path / "a")

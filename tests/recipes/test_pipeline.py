@@ -270,7 +270,6 @@ SPOILS = {
     "a shorter file": lambda dat, manifest: replaced(dat, lambda data: data[:-1]),
     "no origins": lambda dat, manifest: origins_path(dat).unlink(),
     "a longer file of origins": lambda dat, manifest: replaced(origins_path(dat), lambda data: data + b"x"),
-    "damaged origins": lambda dat, manifest: replaced(origins_path(dat), lambda data: bytes(len(data))),
     "a part of a killed run": lambda dat, manifest: (dat.rename(dat.with_name(f".{dat.name}.part")), manifest.unlink()),
 }
 

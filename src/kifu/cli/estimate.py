@@ -79,8 +79,11 @@ def estimate_build(recipe: Any, sources: Sequence[str], index: Path | None, jobs
         ingested = _ingest_sample(sources, clean, jobs, sample)
         some = Path(folder, "some.parquet")
         scale = ingested.games / max(_thin_out(sample, some), 1)
+        if recipe.games is not None:
+            scale *= min(recipe.games / max(ingested.kept, 1), 1)
+            recipe = recipe.model_copy(update={"games": None})
         with Executor(jobs) as executor:
-            options = BuildOptions(executor)
+            options = BuildOptions(executor, is_sample=True)
             build_any(recipe, [some], Path(folder, "first"), options)  # loads or compiles kernels
             began, built = perf_counter(), Path(folder, "built")
             reports = build_any(recipe, [some], built, options)

@@ -162,10 +162,6 @@ class Catalogue:
         with reading(self.path):
             return sum(path.stat().st_size for path in self.partitions)
 
-    def describe(self) -> dict[str, Any]:
-        """Return its size and digest, as the metadata of what is made from it lists them."""
-        return {"bytes": self.file_bytes(), "blake3": self.digest()}
-
     def __len__(self) -> int:
         return self.rows
 

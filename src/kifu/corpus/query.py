@@ -519,7 +519,9 @@ class QueryResult:
             for batch in self._database.batches(self._relation):
                 writer.write(cast_batch(batch, SCHEMA, path, rows) if is_catalogue else batch)
                 rows += len(batch)
-            metadata = {"query": self.sql, "of": [_describe_input(name) for name in self.catalogues]}
+            paths = map(Path, self.catalogues)
+            hashes = [hash_file(each) if is_annotation(each) else open_catalogue(each).digest() for each in paths]
+            metadata = {"query": self.sql, "of": [{"blake3": digest} for digest in hashes]}
             writer.commit(metadata if is_catalogue else {f"kifu.{key}": value for key, value in metadata.items()})
         return rows
 
@@ -558,12 +560,6 @@ def query(sql: str, catalogues: Paths, *, jobs: int | None = None, max_memory: i
         database = stack.enter_context(open_database(paths, jobs, max_memory))
         names = tuple(os.fspath(path) for path in paths)
         return QueryResult(sql, names, database, database.select(sql), stack.pop_all())
-
-
-def _describe_input(name: str) -> dict[str, Any]:
-    if is_annotation(path := Path(name)):
-        return {"bytes": path.stat().st_size, "blake3": hash_file(path)}
-    return open_catalogue(name).describe()
 
 
 def check_suffix(path: Path) -> None:

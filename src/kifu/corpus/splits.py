@@ -55,6 +55,7 @@ T = TypeVar("T")
 Sets = Annotated[dict[Line, T], Field(min_length=1, max_length=1000)]
 Share = Annotated[float, Field(gt=0, le=1e9)]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
+Day = Annotated[date, Field(strict=False)]  # text in manifests
 
 
 def split_keys(keys: Hashes, shares: Mapping[str, float], seed: int = 0) -> Codes:
@@ -221,7 +222,7 @@ class DateSplit(_Split):
     columns = ("date", "year")
 
     kind: Literal["date"]
-    sets: Sets[Annotated[tuple[date, date], Field(strict=False)]]
+    sets: Sets[Annotated[tuple[Day, Day], Field(strict=False)]]
 
     @field_validator("sets")
     @classmethod

@@ -34,7 +34,7 @@ class Format:
         suffix: Suffix of a data set's file name; "" for a directory.
         has_provenance: Each row stores its game and ply, so rows may be in any order.
         real: Planes may hold values other than 0 and 1.
-        point_bytes: Size of 0 or 1 in a plane.
+        point_bytes: Size of 0 or 1 in a plane, of a compressed one about.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Format:
     point_bytes: float = 1.0
 
     def planes_bytes(self, layout: Layout) -> float:
-        """Return the size of the planes of an example, the largest part of it; of a compressed one a low estimate."""
+        """Return about the size of the planes of an example, the largest part of it."""
         return prod(layout.shape) * min(self.point_bytes * layout.plane_dtype.itemsize, 8)
 
     @property
@@ -83,12 +83,12 @@ _FORMATS = (
     Format(
         name="parquet@1", title="a table, planes as bits; opens in polars, DuckDB and Hugging Face datasets",
         recipe_kind="examples", reader="kifu.datasets.parquet:Parquet", writer="kifu.datasets.parquet:ParquetWriter",
-        suffix=".parquet", has_provenance=True, passes=True, labels=True, real=True, point_bytes=0.0125,
+        suffix=".parquet", has_provenance=True, passes=True, labels=True, real=True, point_bytes=0.008,
     ),
     Format(
         name="hdf5@2", title="the layout that RocAlphaGo trains from; needs h5py", recipe_kind="examples",
         reader="kifu.datasets.hdf5:Hdf5", writer="kifu.datasets.hdf5:Hdf5Writer", suffix=".h5",
-        has_provenance=True, labels=True, needs_move=True, point_bytes=0.05,
+        has_provenance=True, labels=True, needs_move=True, point_bytes=0.09,
     ),
     Format(
         name="katago-npz@1", title="KataGo's training rows, planes and targets, in a folder of .npz files",

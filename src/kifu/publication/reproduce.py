@@ -6,19 +6,19 @@ import importlib.metadata
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kifu.config import parse_listed
+from kifu.config import check_config
 from kifu.corpus.catalogue import has_index, open_catalogue
-from kifu.corpus.cleaning import CleaningRules
+from kifu.corpus.cleaning import check_cleaning_rules
 from kifu.corpus.ingest import ingest
 from kifu.corpus.parquet import parquet_metadata
 from kifu.corpus.sources import Source, find_sources, hash_sources, source_infos
 from kifu.corpus.splits import SplitConfig, split
-from kifu.datasets.manifest import SUFFIX, Manifest, read_manifest
+from kifu.datasets.manifest import SUFFIX, AnyManifest, WrittenFile, read_manifest
 from kifu.errors import FormatError, SourceError, printable
 from kifu.execution.executor import THREADS, make_executor
 from kifu.io import hash_file
@@ -26,8 +26,8 @@ from kifu.progress import ProgressFactory, silent
 from kifu.publication.manifest import MANIFEST, MANIFESTS, MAX_DEPTH, read_publication
 from kifu.recipes.olf_archive import MANIFEST as ARCHIVE
 from kifu.recipes.olf_archive import read_archive_manifest
-from kifu.recipes.pipeline import CATALOGUE, BuildOptions, build_any
-from kifu.recipes.schema import parse_recipe
+from kifu.recipes.pipeline import BuildOptions, build_any
+from kifu.recipes.schema import check_recipe
 from kifu.records.paths import Paths
 from kifu.text import Report, counted
 
@@ -35,20 +35,25 @@ _LISTED = 3
 """Number of missing sources that an error names, and of files that a report names."""
 
 
+_LISTED_NAME = "of the manifest"
+
+
 class _Product(NamedTuple):
     """A catalogue or data set as its manifest describes it.
 
     Attributes:
         kifu: The version that made it.
-        made_from: Recipe and sources, or the metadata of a catalogue without the set.
+        made_from: Recipe, sources and index, or the metadata of a catalogue without the set.
         set: Its set in the recipe or split; "" without sets.
-        files: The BLAKE3 of each file in hex, by its path below the folder of the output.
+        name: Of its file or folder; "" for an archive, which has no folder of its own.
+        files_at: Returns the files of the one at a path, as `AnyManifest.files_at`.
     """
 
     kifu: str
     made_from: Mapping[str, Any]
     set: str
-    files: Mapping[str, str]
+    name: str
+    files_at: Callable[[Path], list[tuple[Path, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,67 +119,64 @@ def reproduce(
         groups.setdefault(json.dumps(product.made_from), []).append(product)
     with make_executor(engine, jobs) as executor, tempfile.TemporaryDirectory(prefix="kifu-") as work:
         hashed = hash_sources(find_sources(sources), executor)
-        found = {each.info.get("blake3"): each for each in reversed(hashed)}
-        maker = _Maker(found, Path(work), BuildOptions(executor, progress, overwrite=overwrite))
-        maker.require_sources(products)
+        found = {each.info["blake3"]: each for each in reversed(hashed) if "blake3" in each.info}
+        rebuild = _Rebuild(found, Path(work), BuildOptions(executor, progress, overwrite=overwrite))
+        rebuild.require_sources(products)
         for group in groups.values():
-            maker.make(group[0].made_from, [each.set for each in group], output, next(iter(group[0].files)))
-    paths = {name: (output / name, digest) for product in products for name, digest in product.files.items()}
-    equal = {name: path.is_file() and hash_file(path) == digest for name, (path, digest) in paths.items()}
+            rebuild.make(group[0].made_from, [each.set for each in group], output / group[0].name)
+    files = dict(file for product in products for file in product.files_at(output / product.name))
+    equal = {
+        path.relative_to(output).as_posix(): path.is_file() and hash_file(path) == file.blake3
+        for path, file in files.items()
+    }
     return Reproduction(equal, sorted({product.kifu for product in products}))
 
 
 def _products(path: Path) -> Iterator[_Product]:
     """Yield what a path describes. Raises FormatError."""
+    data_set = path.with_name(path.name.removesuffix(SUFFIX))
     if path.name == ARCHIVE or (path / ARCHIVE).is_file():
-        yield _archive(path if path.is_dir() else path.parent)
+        yield _described(read_archive_manifest(path if path.is_dir() else path.parent), path)
     elif (path / MANIFEST).is_file():
         for each in read_publication(path).splits:
-            if manifest := read_manifest(path / MANIFESTS / each.name):
-                yield _data_set(manifest)
-            elif len(each.files) == 1:
-                yield _catalogue(path / each.files[0].path)
-            else:
-                raise FormatError(
-                    f"{path}: split {each.name} has {len(each.files)} files, of which it is not made again"
-                )
-    elif manifest := read_manifest(path.with_name(path.name.removesuffix(SUFFIX))):
-        yield _data_set(manifest)
+            manifest = read_manifest(path / MANIFESTS / each.name)
+            if not manifest and len(each.files) > 1:
+                raise FormatError(f"{path}: the partitioned catalogue {each.name} cannot be made again")
+            yield _described(manifest, path) if manifest else _catalogue(path / each.files[0].path)
+    elif manifest := read_manifest(data_set):
+        yield _described(manifest, path)
     elif path.is_dir() and not has_index(path):
-        for each in sorted(path.glob(f"*{SUFFIX}")) or sorted(path.glob("*.parquet")):
-            yield from _products(each)
+        for file in sorted(path.glob(f"*{SUFFIX}")) or sorted(path.glob("*.parquet")):
+            yield from _products(file)
     else:
         yield _catalogue(path)
 
 
-def _archive(folder: Path) -> _Product:
-    manifest = read_archive_manifest(folder)
+def _described(manifest: AnyManifest | None, path: Path) -> _Product:
     if manifest is None:
-        raise FormatError(f"{folder / ARCHIVE} is not a manifest")
-    files = {file.file: file.blake3 for file in (*manifest.files, manifest.catalogue)}
-    return _Product(manifest.kifu, {"recipe": manifest.recipe, "sources": manifest.sources}, "", files)
-
-
-def _data_set(manifest: Manifest) -> _Product:
-    name = manifest.file
-    files = {name if each.file == name else f"{name}/{each.file}": each.blake3 for each in manifest.files}
-    if manifest.origins is not None:
-        files[manifest.origins.file] = manifest.origins.blake3
-    made_from = {"recipe": manifest.recipe, "sources": manifest.sources, "index": manifest.index or None}
-    return _Product(manifest.kifu, made_from, manifest.set, files)
+        raise FormatError(f"{path} is not a manifest, or damaged")
+    made_from = {name: getattr(manifest, name, None) or None for name in ("recipe", "sources", "index")}
+    own_name, set = (getattr(manifest, name, "") for name in ("file", "set"))
+    return _Product(manifest.kifu, made_from, set, own_name, manifest.files_at)
 
 
 def _catalogue(path: Path) -> _Product:
     catalogue = open_catalogue(path)
     made_from = {name: value for name, value in catalogue.metadata.items() if name != "set"}
-    if catalogue.index is not None or not ({"clean", "sources"} <= {*made_from} or {"split", "of"} <= {*made_from}):
+    if catalogue.index is not None or not _lists_origin(made_from):
         raise FormatError(f"{path} cannot be made again: only files that kifu ingest, split or build wrote can")
     kifu = parquet_metadata(path).get(b"kifu.version", b"").decode("utf-8", "replace")
-    return _Product(kifu, made_from, str(catalogue.metadata.get("set", "")), {path.name: catalogue.digest()})
+    file = WrittenFile(path.name, 0, catalogue.digest())
+    return _Product(kifu, made_from, str(catalogue.metadata.get("set", "")), path.name, lambda path: [(path, file)])
+
+
+def _lists_origin(about: Mapping[str, Any]) -> bool:
+    """Return True if the metadata are those of a catalogue that `ingest` or `split` made."""
+    return {"clean", "sources"} <= {*about} or {"split", "of"} <= {*about}
 
 
 @dataclass(frozen=True)
-class _Maker:
+class _Rebuild:
     """Makes catalogues and data sets of sources.
 
     Attributes:
@@ -182,51 +184,49 @@ class _Maker:
         work: The folder for these catalogues.
     """
 
-    found: dict[str | None, Source]
+    found: dict[str, Source]
     work: Path
     options: BuildOptions
 
-    def require_sources(self, products: Sequence[_Product]) -> None:
+    def require_sources(self, products: Iterable[_Product]) -> None:
         """Raise SourceError if sources are missing."""
-        missing = {
-            f"{info.get('name', 'a catalogue')} (BLAKE3 {info.get('blake3')})": info
-            for product in products
-            for info in self._missing(product.made_from)
-        }
+        missing = [*dict.fromkeys(name for product in products for name in self._missing(product.made_from))]
         if missing:
-            shown = ", ".join([*missing][:_LISTED]) + (", ..." if len(missing) > _LISTED else "")
+            shown = ", ".join(missing[:_LISTED]) + (", ..." if len(missing) > _LISTED else "")
             raise SourceError(printable(f"{counted(len(missing), 'source')} missing: {shown}"))
 
-    def _missing(self, made_from: Mapping[str, Any], depth: int = 0) -> Iterator[dict[str, Any]]:
+    def _missing(self, made_from: Mapping[str, Any], depth: int = 0) -> Iterator[str]:
         for info in source_infos(made_from):
-            if info.get("blake3") not in self.found:
-                about = info.get("about")
-                parents = source_infos(about) if isinstance(about, dict) and depth < MAX_DEPTH else []
-                yield from self._missing(about, depth + 1) if parents else [info]
+            about = info.get("about")
+            if str(info.get("blake3")) in self.found:
+                continue
+            if isinstance(about, dict) and _lists_origin(about) and depth < MAX_DEPTH:
+                yield from self._missing(about, depth + 1)
+            else:
+                yield f"{info.get('name', 'a catalogue')} (BLAKE3 {info.get('blake3')})"
 
-    def make(self, made_from: Mapping[str, Any], sets: Sequence[str], output: Path, name: str) -> None:
-        """Make the sets of a recipe or split, or a catalogue, which gets a name."""
-        sources = [self._source(info) for info in source_infos(made_from)]
-        progress, overwrite = self.options.progress, self.options.overwrite
+    def make(self, made_from: Mapping[str, Any], sets: Iterable[str], path: Path) -> None:
+        """Make a catalogue or archive, or the sets of a recipe or split, one of which has this path."""
+        sources, options = [self._source(info) for info in source_infos(made_from)], self.options
         if "recipe" in made_from:
-            options = self.options._replace(sets=[*filter(None, sets)] or None, index_page=made_from.get("index"))
-            build_any(parse_recipe(made_from["recipe"]), sources, output, options)
+            chosen, recipe = [*filter(None, sets)] or None, check_recipe(made_from["recipe"], _LISTED_NAME)
+            output = path.parent if chosen else path
+            build_any(recipe, sources, output, options._replace(sets=chosen, index_page=made_from["index"]))
         elif "split" in made_from:
-            paths = [str(source.path) for source in sources]
-            by = parse_listed(SplitConfig, made_from["split"], "split")
-            split(paths, output, by=by, overwrite=overwrite, progress=progress)
+            by = check_config(SplitConfig, made_from["split"], "split", _LISTED_NAME)
+            paths = [str(each.path) for each in sources]
+            split(paths, path.parent, by=by, overwrite=options.overwrite, progress=options.progress)
         else:
-            clean, jobs = parse_listed(CleaningRules, made_from["clean"], "rules"), self.options.executor
-            ingest(sources, output / name, clean=clean, overwrite=overwrite, jobs=jobs, progress=progress)
+            clean, jobs = check_cleaning_rules(made_from["clean"], _LISTED_NAME), options.executor
+            ingest(sources, path, clean=clean, overwrite=options.overwrite, jobs=jobs, progress=options.progress)
 
     def _source(self, info: Mapping[str, Any]) -> Source:
         """Return a source under its listed name; a catalogue is made if it was not found."""
-        key, listed = info.get("blake3"), {"name": info["name"]} if "name" in info else {}
+        key, listed = str(info.get("blake3")), {"name": str(info["name"])} if "name" in info else {}
         if key not in self.found:
             about = info["about"]
-            folder, set = self.work / str(len(self.found)), str(about.get("set", ""))
-            self.make({name: value for name, value in about.items() if name != "set"}, [set], folder, CATALOGUE)
-            path = folder / (f"{set}.parquet" if "split" in about else CATALOGUE)
+            path = self.work / str(len(self.found)) / f"{about.get('set', 'games')}.parquet"
+            self.make({name: value for name, value in about.items() if name != "set"}, (), path)
             (self.found[key],) = hash_sources(find_sources(path), self.options.executor)
         found = self.found[key]
-        return replace(found, name=info.get("name", found.name), info=found.info | listed)
+        return replace(found, name=listed.get("name", found.name), info=found.info | listed)

@@ -240,10 +240,6 @@ class Sampler:
         names = np.array([hash_text(archive.name) for archive in self._archives], np.int64)
         self._hashes = hash_pairs(names[self._archive_of], self._game_of)
 
-    def pairs(self, name: str) -> list[tuple[str, int]]:
-        """Return a drawn set as the program held it, `list(set)`: names of archives and indices of games."""
-        return [(self._archives[self._archive_of[k]].name, int(self._game_of[k])) for k in self._draw(name)]
-
     def select(self, name: str) -> dict[Archive, npt.NDArray[np.int64]]:
         """Return a set's games by archive, indices from 0, in the order of the file. Raises RecipeError for too few."""
         if self._recipe.sets[name].by_archive:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections import defaultdict
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 from itertools import islice, pairwise, repeat
@@ -26,12 +23,11 @@ from kifu.datasets.manifest import (
     Manifest,
     WriteReport,
     WrittenFile,
-    read_game_rows,
 )
-from kifu.errors import DropReason, FormatError, SourceError
+from kifu.errors import DropReason, SourceError
 from kifu.go.replay import ReplayArrays, replay_arrays
 from kifu.go.state import State, new_state
-from kifu.io import AtomicFile, utf8_name
+from kifu.io import AtomicFile, hash_md5, utf8_name, writing
 from kifu.planes import kgsgo
 from kifu.planes.kgsgo import has_handicap, placed_stones, unreadable_reason
 from kifu.point import POINT_MASK
@@ -42,7 +38,6 @@ from kifu.recipes.pipeline import (
     BuildReport,
     ManifestCounts,
     Target,
-    announce,
     chosen_sets,
     make_targets,
     read_valid_manifest,
@@ -64,7 +59,7 @@ Chunks that fit into an L2 cache of 1 MiB are neither made nor hashed nor writte
 
 _KEPT = int(DropReason.KEPT)  # arrays are compared with it faster than with a member of an enum
 
-_EXAMPLES = 180
+_EXAMPLES = 190
 """Examples of a game of KGS, about."""
 
 _SPARE_MOVES = 512
@@ -292,28 +287,6 @@ class _WriteRecords:
         return np.empty(moves * self._layout.record_bytes, np.uint8), np.empty(moves, np.uint16)
 
 
-class _Md5Writer(ThreadPoolExecutor):
-    """Writes to a file while a thread computes its MD5, which takes longer than BLAKE3."""
-
-    def __init__(self, output: AtomicFile, header: bytes) -> None:
-        super().__init__(1)
-        self._output = output
-        self._hash = hashlib.md5(header, usedforsecurity=False)
-
-    def write(self, data: bytes | memoryview) -> None:
-        """Append all of `data`."""
-        hashed = self.submit(self._hash.update, data)
-        self._output.write(data)
-        hashed.result()
-
-    def hexdigest(self, is_header_final: bool) -> str:
-        """Return the MD5 in hex; of a file that got another header, which is read again, once it is complete."""
-        if is_header_final:
-            return self._hash.hexdigest()
-        with self._output.path.open("rb") as file:
-            return hashlib.file_digest(file, partial(hashlib.md5, usedforsecurity=False)).hexdigest()
-
-
 def build_kgsgo(
     recipe: KgsgoRecipe, sources: GameSources, output: Path, options: BuildOptions
 ) -> list[BuildReport[Manifest]]:
@@ -373,10 +346,12 @@ def _build_set(
     """Build the files of one set. Their archives are one run of the executor, so small ones do not leave it idle."""
     layout, executor = find_dat_layout(recipe.format), options.executor
 
+    def index_of(target: Target) -> list[str]:
+        return [targets[target][0].archive.name] if recipe.sets[target.set].by_archive else index
+
     def is_current(target: Target, manifest: Manifest) -> bool:
-        with suppress(FormatError):
-            return _has_games(manifest, target.path, targets[target])
-        return False
+        archives = [(shard.archive.stem, shard.blake3) for shard in targets[target]]
+        return manifest.index == index_of(target) and [(a.archive, a.blake3) for a in manifest.archives] == archives
 
     def prepare(stale: list[Target], _: ExitStack) -> Callable[[Target], Manifest]:
         shards = [shard for target in stale for shard in targets[target]]
@@ -386,7 +361,8 @@ def _build_set(
         read = partial(_read_rows, _ArchiveLoads(executor.map(load, shards, executor.jobs)))
         numbers = executor.run(_count_examples, shards, read, prefetch=0) if layout.header_bytes else repeat(0)
         games = sum(len(shard.games) for shard in shards)
-        announce(stale[0].path.with_name(recipe.sets[stale[0].set].file), games * _EXAMPLES * layout.record_bytes)
+        files = stale[0].path.with_name(recipe.sets[stale[0].set].file)
+        options.announce(files, games * _EXAMPLES * layout.record_bytes)
         writing = _WriteRecords(layout.name, _ArchiveLoads(executor.map(load, shards, prefetch=1)))
         chunks = writing.recycled(executor.run(writing.process, shards, writing.read, executor.jobs + 1))
         return lambda target: make(target, sum(islice(numbers, len(targets[target]))), chunks)
@@ -398,40 +374,26 @@ def _build_set(
         with (
             ManifestCounts(target.set, target.path) as counts,
             AtomicFile(target.path, layout.header(foreseen)) as output,
-            _Md5Writer(output, layout.header(foreseen)) as md5,
             options.progress(f"building {target.path.name}", games, "games") as bar,
         ):
             for shard in shards:
-                _write_archive(shard, chunks, md5, counts, bar)
+                _write_archive(shard, chunks, output, counts, bar)
             require_unchanged(sources.values())
-            md5.write(layout.end)
+            output.write(layout.end)
             digest = output.commit(layout.header(counts.rows))
-            name, sums = utf8_name(target.path.name), output.sums.to_text()
-            written = WrittenFile(name, output.size, digest, sums, md5.hexdigest(counts.rows == foreseen))
+            with writing(target.path):
+                md5 = hash_md5(target.path)
+            written = WrittenFile(utf8_name(target.path.name), output.size, digest, output.sums.to_text(), md5)
             infos, plane_set = [sources[shard.archive].info for shard in shards], find_format(layout.name).plane_set
             report = WriteReport(counts.rows, (written,))
             manifest = counts.manifest(recipe, games, infos, report, layout.name, plane_set)
-            own = [shards[0].archive.name] if recipe.sets[target.set].by_archive else index
-            return replace(manifest, index=own)
+            return replace(manifest, index=index_of(target))
 
     return make_targets(recipe, list(targets), options.overwrite, read_valid_manifest, is_current, prepare)
 
 
-def _has_games(manifest: Manifest, path: Path, shards: list[_ArchiveGames]) -> bool:
-    """Return whether the data set has these games of these archives. Another index page draws others."""
-    archives = [(shard.archive.stem, shard.blake3) for shard in shards]
-    if manifest.origins is None or [(each.archive, each.blake3) for each in manifest.archives] != archives:
-        return False
-    dropped: defaultdict[str, list[int]] = defaultdict(list)
-    for game in manifest.dropped:
-        dropped[game.archive].append(game.member)
-    members = [shard.games + 1 for shard in shards]
-    kept = [each[~np.isin(each, dropped[stem])] for each, (stem, _) in zip(members, archives)]
-    return np.array_equal(read_game_rows(manifest, path).member, np.concatenate([np.empty(0, np.int64), *kept]))
-
-
 def _write_archive(
-    shard: _ArchiveGames, chunks: Iterator[_RecordChunk], output: _Md5Writer, counts: ManifestCounts, bar: Progress
+    shard: _ArchiveGames, chunks: Iterator[_RecordChunk], output: AtomicFile, counts: ManifestCounts, bar: Progress
 ) -> None:
     """Write the chunks of one archive, at least one. The next archive is not touched yet: it may be damaged."""
     stem, left = shard.archive.stem, len(shard.games)

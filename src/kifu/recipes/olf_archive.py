@@ -38,7 +38,6 @@ from kifu.recipes.pipeline import (
     BuildOptions,
     BuildReport,
     Target,
-    announce,
     are_same,
     ingest_sources,
     make_targets,
@@ -162,9 +161,10 @@ def _make(recipe: OlfArchiveRecipe, sources: list[Source], into: Path, options: 
     unsayable: Counter[str] = Counter()
     seen, elsewhere = IdSet(), catalogue.metadata["kept"]
     process = partial(_write_lines, recipe.fit([catalogue.path]))
-    announce(into, min(elsewhere, recipe.games or elsewhere) * _GAME_BYTES)
+    games = min(elsewhere, recipe.games or elsewhere)
+    options.announce(into, games * _GAME_BYTES)
     with _Spool(into) as spool:
-        with options.progress("sorting lines", catalogue.metadata["kept"], "games") as bar:
+        with options.progress("sorting lines", games, "games") as bar:
             for placed, failed, read in options.executor.run(process, catalogue.shards(), read_shard):
                 for number, games, data in placed:
                     spool.write(number, games, data)

@@ -109,13 +109,20 @@ class BuildReport(Report, Generic[M]):
 
 
 class BuildOptions(NamedTuple):
-    """The options of `build`, and what runs its work."""
+    """The options of `build`, and what runs its work. is_sample: True if the size does not matter."""
 
     executor: Executor
     progress: ProgressFactory = silent
     sets: Sequence[str] | None = None
     index_page: str | os.PathLike[str] | Sequence[str] | None = None
     overwrite: bool = False
+    is_sample: bool = False
+
+    def announce(self, path: Path, size: float) -> None:
+        """Log the bytes that an output will take. Raises OutputError if the disk has less room."""
+        if not self.is_sample:
+            _log.info("%s: about %s", printable(path), format_bytes(round(size)))
+            require_room(path, size)
 
 
 class Target(NamedTuple):
@@ -325,12 +332,6 @@ def read_valid_manifest(target: Target) -> Manifest | None:
     with suppress(FormatError):
         return read_manifest(target.path)
     return None
-
-
-def announce(path: Path, size: float) -> None:
-    """Log the size in bytes of an output that is not written yet. Raises OutputError if the disk has less room."""
-    _log.info("%s: about %s", printable(path), format_bytes(round(size)))
-    require_room(path, size)
 
 
 def are_same(recorded: object, sources: list[Source]) -> bool:
@@ -574,7 +575,7 @@ def build_sets(
         inputs = [CatalogueInput(each, each.digest(), each.shards()) for each in catalogues]
         infos = [each.info for each in hashed]
         fitted = recipe.fit([each.path for each in catalogues])
-        announce(into, _foreseen_bytes(fitted, {target.set for target in stale}, catalogues))
+        options.announce(into, _foreseen_bytes(fitted, {target.set for target in stale}, catalogues))
 
         def make_set(target: Target) -> Manifest:
             about = {"recipe": recipe.name, "title": recipe.title, "set": target.set}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import tomllib
-from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from pkgutil import resolve_name
@@ -30,7 +29,6 @@ from kifu.config import (
     config_text,
     default_table,
     load_config,
-    parse_listed,
 )
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.cleaning import CleaningRules, load_cleaning_rules
@@ -216,9 +214,9 @@ class SplitRecipe(GamesRecipe):
         return ""
 
     @property
-    @abstractmethod
     def position_bytes(self) -> float:
-        """Size of the examples of a position; of compressed ones a low estimate."""
+        """Size of the example of a position, about; the default is that of a token."""
+        return 2
 
 
 class ExamplesRecipe(SplitRecipe):
@@ -282,7 +280,7 @@ class ExamplesRecipe(SplitRecipe):
 
     @property
     def position_bytes(self) -> float:
-        """Size of the planes of an example; of compressed ones a low estimate."""
+        """Size of the planes of an example, about."""
         return self.example_format.planes_bytes(self.layout())
 
     def encoder(self) -> FrameEncoder:
@@ -309,11 +307,6 @@ class TokensRecipe(SplitRecipe):
     def _valid_tokenizer(self) -> TokensRecipe:
         self.tokenizer()  # raises RecipeError or GameError, which pydantic reports as it does a ValueError
         return self
-
-    @property
-    def position_bytes(self) -> float:
-        """Size of a token."""
-        return 2
 
     def tokenizer(self) -> Tokenizer:
         """Return the tokenizer. Raises RecipeError, GameError."""
@@ -374,7 +367,11 @@ def load_recipe(name: str | os.PathLike[str], overrides: Iterable[str] = ()) -> 
     def default(table: Mapping[str, Any], key: str) -> dict[str, Any]:
         return default_table(_find_model(table, name), key)
 
-    table = load_config(_FOLDER, _KIND, name, overrides, default)
+    return check_recipe(load_config(_FOLDER, _KIND, name, overrides, default), name)
+
+
+def check_recipe(table: Mapping[str, Any], name: str | os.PathLike[str]) -> Recipe:
+    """Validate a recipe of any kind, as values of TOML or JSON. Raises RecipeError for the first bad one."""
     recipe: Recipe = check_config(_find_model(table, name), table, _KIND, name)
     return recipe
 
@@ -383,12 +380,6 @@ def is_manifest(name: str) -> bool:
     """Return True if a name is the path of a manifest or of what has one, and not that of a recipe."""
     is_recipe = name.endswith(".toml") or name in config_names(_FOLDER)
     return name.endswith(SUFFIX) or (not is_recipe and Path(name).exists())
-
-
-def parse_recipe(table: Mapping[str, Any]) -> Recipe:
-    """Return the recipe that a manifest lists as JSON values. Raises RecipeError."""
-    recipe: Recipe = parse_listed(_find_model(table, str(table.get("name"))), table, _KIND)
-    return recipe
 
 
 def _find_model(table: Mapping[str, Any], name: str | os.PathLike[str]) -> type[Any]:

@@ -15,7 +15,7 @@ TEST_JOBS ?= 2
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all test-thorough coverage check size docs dist counts fuzz bench scale sample client clean
+.PHONY: help install prepare demo test test-all test-thorough coverage check size docs dist counts fuzz bench scale sample client clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{sub(/:.*/, "", $$1); printf "  make %-13s %s\n", $$1, $$2}'
@@ -24,33 +24,39 @@ $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 to 3.14 is required, but is not on PATH"; exit 1; }
 	$(PYTHON) -m venv .venv
 
-# .venv/ready-EXTRA: kifu is installed, editable, with this extra.
+# .venv/ready-EXTRA: kifu is installed, editable, with this extra, or several with commas between.
 $(READY)-%: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing kifu[$*] into .venv"
 	@$(BIN)/python -m pip install --quiet --editable '.[$*]'
 	@touch $@
 .PRECIOUS: $(READY)-%
 
-# Kernels are compiled once, side by side; later changes are compiled when they are first used.
-$(READY)-kernels: | $(BIN)/python
-	@$(BIN)/python tools/compile_kernels.py
+# Kernels are compiled once, on all cores, while pip installs the rest and kifu anew; later changes are compiled when they
+# are first used.
+$(READY)-kernels: | $(READY)-charts
+	@PYTHONPATH=src $(BIN)/python tools/compile_kernels.py
 	@touch $@
+
+$(READY)-test: | $(READY)-charts
+
+prepare: # for the tests
+	@$(MAKE) --no-print-directory -j2 $(READY)-test $(READY)-kernels
 
 install: $(READY)-test $(READY)-lint ## Set up .venv with kifu, all extras and the development tools
 
-demo: $(READY)-web $(READY)-learn $(READY)-kernels ## Run the pipeline on the bundled sample: data sets, checks, a net, pictures
-	$(BIN)/kifu demo --output demo
+# It compiles its kernels while pip installs torch, for which it waits.
+demo: $(READY)-charts ## Run the pipeline on the bundled sample: data sets, checks, a net, pictures
+	@$(BIN)/python tools/demo.py $(MAKE) --no-print-directory $(READY)-web,learn
 
-test: $(READY)-test $(READY)-kernels ## Run the tests (4 minutes) in TEST_JOBS processes (2)
+test: prepare ## Run the tests (4 minutes) in TEST_JOBS processes (2)
 	$(PYTEST)
 
 # In three processes, since many slow tests wait for others; on two cores, each is slower then.
-test-all: $(READY)-test $(READY)-lint $(READY)-kernels ## Run the slow tests and those that start processes, too (20 minutes)
+test-all: prepare $(READY)-lint ## Run the slow tests and those that start processes, too (20 minutes)
 	KIFU_TEST_SECONDS=3 $(PYTEST) -n 3 -m 'not exhaustive and not thorough' --durations 30
 
-test-thorough: $(READY)-test $(READY)-lint $(READY)-dist ## Run all tests with more examples, and the wheel with every Python (hours)
+test-thorough: $(READY)-test $(READY)-lint ## Run all tests with more examples (hours)
 	$(PYTEST) -n 3 -m 'not exhaustive' --hypothesis-profile thorough --durations 30
-	$(MAKE) dist CHECK_DIST='--every-python'
 
 coverage: $(READY)-test ## Run the fast tests and measure which lines they cover
 	KIFU_TEST_SECONDS=inf $(PYTEST) --cov --cov-report term
@@ -69,12 +75,11 @@ size: $(BIN)/python ## Report modules, lines, classes and words by package
 docs: $(READY)-docs ## Build the documentation in build/site; NOTEBOOKS=skip leaves the tutorials unexecuted
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-dist: $(READY)-dist ## Build the sdist and the wheel with compiled kernels, and test them in an empty environment
+dist: $(READY)-dist ## Build the sdist, the wheel, and one with compiled kernels for each Python, tried in an empty environment
 	rm -rf dist build/lib build/bdist.*
 	find src -name __pycache__ -type d -prune -exec rm -rf {} +
 	$(BIN)/python -m build --quiet --outdir dist >/dev/null
-	PYTHONDONTWRITEBYTECODE=1 $(BIN)/python tools/compile_kernels.py dist/*.whl
-	$(BIN)/python tools/check_dist.py dist $(CHECK_DIST)
+	$(BIN)/python tools/check_dist.py dist
 
 counts: $(READY)-test ## Count positions and games exhaustively (long)
 	$(BIN)/python -m pytest -m exhaustive -s --timeout 0

@@ -1,14 +1,16 @@
-"""Check the sdist and the wheel in a directory, and try the wheel in empty environments.
+"""Check the sdist and the wheel in a directory, and make a wheel with compiled kernels for each Python.
 
-    python tools/check_dist.py dist [--every-python]
+    python tools/check_dist.py dist
 
 The wheel has to hold every file of src/kifu as a regular file, and to equal a wheel that is built without the sdist. It
-is installed with this Python, or with every supported Python on PATH, where tools/smoke.py runs outside the repository.
+is installed in an empty environment of each supported Python on PATH, which compiles the kernels. Then the wheel with
+these replaces it there, and tools/smoke.py runs outside the repository.
 """
 
 from __future__ import annotations
 
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -18,15 +20,16 @@ import tempfile
 import time
 import tomllib
 import zipfile
+from collections.abc import Iterable
 from email.parser import BytesParser
 from email.policy import compat32
 from pathlib import Path
 
 import kifu
+from kifu.compiler import PACKAGED
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-KERNELS = "kifu/assets/kernels/"
 VERSIONS = [each.rpartition(" ")[2] for each in PROJECT["classifiers"] if " :: Python :: 3." in each]
 
 
@@ -34,11 +37,6 @@ def check(condition: bool, message: str) -> None:
     """Exit with a message unless the condition holds."""
     if not condition:
         sys.exit(f"check_dist: {message}")
-
-
-def compiled(name: str) -> bool:
-    """Return True for a compiled kernel, and for the list of all files, which tools/compile_kernels.py adds."""
-    return name.startswith(KERNELS) or name.endswith("/RECORD")
 
 
 def check_wheel(wheel: Path) -> None:
@@ -52,7 +50,7 @@ def check_wheel(wheel: Path) -> None:
     }
     with zipfile.ZipFile(wheel) as archive:
         info = f"kifu-{kifu.__version__}.dist-info/"
-        packed = {name for name in archive.namelist() if not name.startswith((info, KERNELS))}
+        packed = {name for name in archive.namelist() if not name.startswith(info)}
         check(packed == set(files), f"the wheel and src/kifu differ by {sorted(packed ^ set(files))}")
         for name, path in files.items():
             check(archive.read(name) == path.read_bytes(), f"{name} differs in the wheel")
@@ -88,51 +86,82 @@ def check_direct_build(wheel: Path) -> None:
         check(done.returncode == 0, f"the wheel cannot be built without the sdist:\n{done.stderr}")
         (direct,) = Path(folder).glob("*.whl")
         with zipfile.ZipFile(wheel) as ours, zipfile.ZipFile(direct) as theirs:
-            contents = [
-                {member.filename: member.CRC for member in archive.infolist() if not compiled(member.filename)}
-                for archive in (ours, theirs)
-            ]
+            contents = [{each.filename: each.CRC for each in archive.infolist()} for archive in (ours, theirs)]
     check(contents[0] == contents[1], "the wheels built with and without the sdist differ")
     print("the wheel equals one that is built without the sdist")
 
 
 def find_pythons() -> list[Path]:
-    """Return the supported Pythons on PATH, and print the versions that are missing."""
-    found: dict[str, Path] = {}
+    """Return this Python and the other supported ones on PATH, and print the versions that are missing."""
+    found = {".".join(platform.python_version_tuple()[:2]): Path(sys.executable)}
     for version in VERSIONS:
         for path in (Path(folder) / f"python{version}" for folder in os.get_exec_path()):
-            # A shim of pyenv runs only if its version is selected.
+            # A shim of pyenv runs only if its version is selected, and Debian's Python may lack venv.
             if version not in found and path.is_file():
-                done = subprocess.run([path, "-V"], capture_output=True, check=False)
+                done = subprocess.run([path, "-c", "import ensurepip, venv"], capture_output=True, check=False)
                 found |= {} if done.returncode else {version: path}
     if missing := [version for version in VERSIONS if version not in found]:
-        print(f"not on PATH, so not tried: Python {', '.join(missing)}")
-    return list(found.values())
+        print(f"not on PATH, so without a wheel: Python {', '.join(missing)}")
+    return [found[version] for version in VERSIONS if version in found]
 
 
-def try_wheel(wheel: Path, python: Path) -> None:
-    """Install the wheel in an empty environment and run the smoke test there."""
-    with tempfile.TemporaryDirectory() as folder:
-        begin = time.monotonic()
-        subprocess.run([python, "-m", "venv", "venv"], check=True, cwd=folder)
-        installed = Path(folder) / "venv" / "bin" / "python"
-        subprocess.run([installed, "-m", "pip", "install", "--quiet", wheel.resolve()], check=True, cwd=folder)
+def platform_tag() -> str:
+    """Return the tag of wheels with kernels for this machine. They call old functions of the C library only."""
+    machine = platform.machine().lower()
+    return {"darwin": f"macosx_11_0_{machine}", "win32": f"win_{machine}"}.get(sys.platform, f"manylinux2014_{machine}")
+
+
+def add_kernels(wheel: Path, kernels: Iterable[Path], python: str, folder: Path) -> Path:
+    """Return a copy of a wheel, in a folder, with compiled kernels, for a version of Python and this platform."""
+    command = [sys.executable, "-m", "wheel"]
+    subprocess.run([*command, "unpack", wheel, "--dest", folder], check=True, stdout=subprocess.DEVNULL)
+    (unpacked,) = folder.glob("kifu-*")
+    target = unpacked / "kifu" / PACKAGED.relative_to(Path(kifu.__file__).parent)
+    target.mkdir()
+    for kernel in kernels:
+        shutil.copy(kernel, target)
+    subprocess.run([*command, "pack", unpacked, "--dest-dir", folder], check=True, stdout=subprocess.DEVNULL)
+    tags = ["--python-tag", python, "--abi-tag", "none", "--platform-tag", platform_tag()]
+    command += ["tags", "--remove", *tags, str(folder / wheel.name)]
+    return folder / subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def make_wheel(pure: Path, python: Path) -> None:
+    """Make the wheel with compiled kernels for a Python beside one without them, and try it in an empty environment."""
+    with tempfile.TemporaryDirectory() as name:
+        begin, folder = time.monotonic(), Path(name)
+        subprocess.run([python, "-m", "venv", folder / "venv"], check=True)
+        installed = folder / "venv" / ("Scripts" if sys.platform == "win32" else "bin") / "python"
+        install = [installed, "-m", "pip", "install", "--quiet"]
+        subprocess.run([*install, pure], check=True)
         size = sum(path.lstat().st_size for path in Path(folder, "venv").rglob("*"))
-        print(f"{python.name}: installed in {time.monotonic() - begin:.0f} s, {size / 1e6:.0f} MB", flush=True)
+        subprocess.run([installed, ROOT / "tools" / "compile_kernels.py", folder], check=True)
+        kernels = sorted(folder.glob("kifu/*.kernel"))
+        version = subprocess.run([installed, "-V"], check=True, capture_output=True, text=True).stdout.split(".")
+        tag = f"cp{version[0][-1]}{version[1]}"
+        wheel = Path(shutil.move(add_kernels(pure, kernels, tag, folder), pure.parent))
+        subprocess.run([*install, "--force-reinstall", "--no-deps", wheel], check=True)
+        print(
+            f"{wheel.name}: {len(kernels)} kernels, {wheel.stat().st_size / 1e6:.1f} MB; installed {size / 1e6:.0f} MB"
+        )
         shutil.copy(ROOT / "tools" / "smoke.py", folder)
-        done = subprocess.run([installed, "-I", "smoke.py"], check=False, cwd=folder)
+        environment = os.environ | {"NUMBA_CACHE_DIR": str(folder / "compiled")}
+        done = subprocess.run([installed, "-I", "smoke.py"], check=False, cwd=folder, env=environment)
         check(done.returncode == 0, f"the smoke test failed with {python.name}")
+        compiled = [path.name.partition("-")[0] for path in folder.glob("compiled/kifu/*.kernel")]
+        check(not compiled, f"the smoke test compiled kernels that WORK lacks: {', '.join(compiled)}")
+        print(f"{wheel.name}: made and tried in {time.monotonic() - begin:.0f} s", flush=True)
 
 
-def main(folder: Path, *options: str) -> None:
-    """Check the wheel and the sdist of a directory."""
-    (wheel,), (sdist,) = folder.glob("*.whl"), folder.glob("*.tar.gz")
+def main(folder: Path) -> None:
+    """Check the wheel and the sdist of a directory, and make the wheels with kernels."""
+    (pure,), (sdist,) = folder.glob("*-none-any.whl"), folder.glob("*.tar.gz")
     check_sdist(sdist)
-    check_wheel(wheel)
-    check_direct_build(wheel)
-    for python in find_pythons() if "--every-python" in options else [Path(sys.executable)]:
-        try_wheel(wheel, python)
+    check_wheel(pure)
+    check_direct_build(pure)
+    for python in find_pythons():
+        make_wheel(pure, python)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), *sys.argv[2:])
+    main(Path(sys.argv[1]))

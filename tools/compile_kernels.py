@@ -1,7 +1,7 @@
 """Compile the kernels of the commands and of the public API, on all cores.
 
-    python tools/compile_kernels.py                    for this machine, into the user's folder of compiled kernels
-    python tools/compile_kernels.py dist/kifu-1.whl    for all CPUs that have kifu.compiler.BASELINE, into a wheel
+    python tools/compile_kernels.py           for this CPU, into the user's folder of compiled kernels
+    python tools/compile_kernels.py FOLDER    for all CPUs that have kifu.compiler.BASELINE, into FOLDER/kifu
 
 WORK decides which kernels are compiled, and for which types. Others are compiled when they are first used.
 """
@@ -11,16 +11,16 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
-import shutil
-import subprocess
 import sys
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
 from pathlib import Path
 
 import kifu
-from kifu.compiler import BASELINE, PACKAGED
-from kifu.progress import Progress, progress
+from kifu.compiler import BASELINE
+from kifu.execution.executor import count_cores
+from kifu.progress import progress
 
 WORK = (
     (
@@ -34,29 +34,30 @@ WORK = (
         "search games.parquet '.XO/XO.' --next black",
         "explore games.parquet 'Q16 D4'",
         "ingest games.olf.gz -o olf.parquet",
-        "gtp",
     ),
+    ("gtp",),
+    ("encode katago22", "build katago sample -o kata"),
+    ("encode alphago48",),
+    ("encode agz17", "build agz17 sample -o agz --set clean=legal"),
     (
-        "encode agz17",
-        "encode seven",
-        "encode eleven",
-        "encode kgsgo8",
-        "encode katago22",
-        "encode alphago48",
-        "encode own+opp+liberties4+ko",
-        "encode own+opp+liberties4+ko+last5",
-        "build agz17 sample -o agz --set clean=legal",
         "build kgsgo-v2 sample -o data --set until=2025 --set sets.test.games=20 --set sets.train10k.games=200",
         "show data/kgsgo-test-v2.dat --row 7",
-        "build katago sample -o kata",
+    ),
+    (
         "load own+opp+liberties4+ko",
         "predict sample --game 3 --move 57",
         "predict sample --net small --game 3 --move 57",
-        "ingest sample -o games.parquet",
-        "annotate games.parquet -o moves.parquet --net small",
     ),
+    ("encode seven",),
+    ("encode eleven",),
+    ("encode kgsgo8",),
+    ("encode own+opp+liberties4+ko",),
+    ("encode own+opp+liberties4+ko+last5",),
 )
-"""Command lines, `encode PLANES` and `load PLANES`. Each tuple runs in a process and a folder of its own."""
+"""Command lines, `encode PLANES` and `load PLANES`. Those of a tuple run one after another in a folder of their own.
+
+The tuples that take longest come first.
+"""
 
 
 def run(line: str) -> None:
@@ -70,71 +71,36 @@ def run(line: str) -> None:
         next(iter(kifu.load("sample", *arguments, batch_size=256)))
     else:
         sys.argv = ["kifu", program, *arguments, "--quiet"]
+
         with contextlib.redirect_stdout(sys.stderr):
             main()
 
 
-def run_all(number: str) -> None:
-    """Run the lines of one tuple of WORK, and print one after each."""
+def run_lines(lines: tuple[str, ...]) -> int:
+    """Run the lines of one tuple of WORK, and return their number."""
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-        for line in ("fetch sample -o sample", *WORK[int(number)]):
+        for line in ("fetch sample -o sample", *lines):
             try:
                 run(line)
             except SystemExit as end:
                 if end.code:
-                    raise
-            print(line, flush=True)
+                    raise RuntimeError(f"{line} failed") from end
+    return len(lines)
 
 
-def compile_all(variables: dict[str, str]) -> None:
-    """Run all of WORK, with environment variables, and exit with the output of what fails."""
-
-    def watch(number: int, bar: Progress) -> None:
-        command = [sys.executable, __file__, "--work", str(number)]
-        with (
-            tempfile.TemporaryFile("w+") as errors,
-            subprocess.Popen(
-                command, env=os.environ | variables, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors
-            ) as process,
-        ):
-            assert process.stdout is not None
-            for _ in process.stdout:
-                bar.advance()
-            if process.wait():
-                errors.seek(0)
-                sys.exit(f"compile_kernels: a line of WORK failed\n{errors.read()}")
-
+def compile_all() -> None:
+    """Run all of WORK in one process for each core, and exit with the output of what fails."""
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # what gtp reads
     with (
-        progress("compiling kernels", total=sum(map(len, WORK)) + len(WORK), unit="steps") as bar,
-        ThreadPoolExecutor(len(WORK)) as threads,
+        progress("compiling kernels", total=sum(map(len, WORK)), unit="steps") as bar,
+        ProcessPoolExecutor(count_cores(), get_context("spawn")) as pool,
     ):
-        for _ in threads.map(watch, range(len(WORK)), [bar] * len(WORK)):
-            pass
-
-
-def compile_into(wheel: Path) -> None:
-    """Compile for BASELINE, and add the compiled kernels to a wheel."""
-    name, features = BASELINE
-    with tempfile.TemporaryDirectory() as folder:
-        compile_all({"NUMBA_CACHE_DIR": folder, "NUMBA_CPU_NAME": name, "NUMBA_CPU_FEATURES": features})
-        command = [sys.executable, "-m", "wheel"]
-        subprocess.run([*command, "unpack", wheel, "--dest", folder], check=True, stdout=subprocess.DEVNULL)
-        (unpacked,) = Path(folder).glob("kifu-*")
-        kernels = sorted(Path(folder, "kifu").glob("*.kernel"))
-        target = unpacked / "kifu" / PACKAGED.relative_to(Path(kifu.__file__).parent)
-        target.mkdir()
-        for kernel in kernels:
-            shutil.copy(kernel, target)
-        before = wheel.stat().st_size
-        subprocess.run([*command, "pack", unpacked, "--dest-dir", wheel.parent], check=True, stdout=subprocess.DEVNULL)
-    added = (wheel.stat().st_size - before) / 1e6
-    print(f"{wheel.name}: {len(kernels)} compiled kernels for {name}, {added:.1f} MB more")
+        for done in as_completed([pool.submit(run_lines, lines) for lines in WORK]):
+            bar.advance(done.result())
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--work"]:
-        run_all(sys.argv[2])
-    elif len(sys.argv) > 1:
-        compile_into(Path(sys.argv[1]))
-    else:
-        compile_all({})
+    if len(sys.argv) > 1:
+        folder, (name, features) = str(Path(sys.argv[1]).resolve()), BASELINE
+        os.environ |= {"NUMBA_CACHE_DIR": folder, "NUMBA_CPU_NAME": name, "NUMBA_CPU_FEATURES": features}
+    compile_all()

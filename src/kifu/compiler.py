@@ -41,6 +41,7 @@ with hidden_file(".numba_config.yaml"):
     from numba.core.codegen import JITCodeLibrary, get_host_cpu_features, ll
     from numba.core.compiler import Compiler, CompileResult
     from numba.core.compiler_lock import global_compiler_lock
+    from numba.core.compiler_machinery import PassManager
     from numba.core.registry import CPUDispatcher
     from numba.core.serialize import dumps
 
@@ -52,9 +53,9 @@ PACKAGED = Path(__file__).parent / "assets" / "kernels"
 
 _X86_64_V3 = "avx avx2 bmi bmi2 cx16 f16c fma lzcnt movbe popcnt sahf sse3 sse4.1 sse4.2 ssse3 xsave"
 BASELINE = {
-    "x86_64": ("x86-64-v3", ",".join(f"+{name}" for name in _X86_64_V3.split())),
-    "aarch64": ("generic", ""),
-}.get(platform.machine(), ("", ""))
+    **dict.fromkeys(("x86_64", "amd64"), ("x86-64-v3", ",".join(f"+{name}" for name in _X86_64_V3.split()))),
+    **dict.fromkeys(("aarch64", "arm64"), ("generic", "")),
+}.get(platform.machine().lower(), ("", ""))
 """Names of the CPU and of the features, as of LLVM, for which the packaged kernels are compiled."""
 
 _MAX_CACHED = 1000
@@ -67,21 +68,43 @@ _LOCK_FLAGS = os.O_RDWR | os.O_CREAT | NO_LINK
 # allocate nothing, so they need no reference counts, whose atomic increments at each inlined call took two thirds of
 # the replay's time (6 against 20 million moves a second). boundscheck is off, since callers check what they pass; the
 # slow tests set NUMBA_BOUNDSCHECK, which is listed here because the options are part of the cache key.
-_OPTIONS = {"nopython": True, "nogil": True, "error_model": "numpy", "_nrt": False}
+_OPTIONS = {"nopython": True, "nogil": True, "error_model": "numpy", "_nrt": False, "no_cfunc_wrapper": True}
 if numba.config.BOUNDSCHECK:
     _OPTIONS["boundscheck"] = True
 # Without an entry point for Python, a function that is only inlined compiles in half the time.
-_INLINE_OPTIONS = {**_OPTIONS, "forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+_INLINE_OPTIONS = {**_OPTIONS, "no_cpython_wrapper": True}
+_MAX_FORCED = 400
+"""Bytes of byte code up to which functions that read records are always inlined; LLVM decides on longer ones."""
+
+_UNUSED_PASSES = {
+    "WithLifting", "InlineClosureLikes", "RewriteDynamicRaises", "MakeFunctionToJitFunction", "InlineInlinables",
+    "FindLiterallyCalls", "LiteralUnroll", "LiteralPropagationSubPipelinePass", "InlineOverloads", "NopythonRewrites",
+    "NoPythonSupportedFeatureValidation", "AnnotateTypes", "DumpParforDiagnostics",
+}  # fmt: skip
 
 
 def new_dispatcher(function: Callable[..., Any], inline: bool) -> CPUDispatcher:
     """Return a dispatcher that compiles a function at its first call. inline: into the functions that call it, only."""
     if inline:
-        return CPUDispatcher(function, targetoptions=dict(_INLINE_OPTIONS), pipeline_class=_InlineCompiler)
-    return _CachedDispatcher(function, targetoptions=dict(_OPTIONS))
+        # Calls with a board, whose arrays are an argument each, are slow.
+        is_forced = len(function.__code__.co_code) <= _MAX_FORCED or not function.__module__.startswith("kifu.records.")
+        options = _INLINE_OPTIONS | {"forceinline": is_forced}
+        return CPUDispatcher(function, targetoptions=options, pipeline_class=_InlineCompiler)
+    return _CachedDispatcher(function, targetoptions=dict(_OPTIONS), pipeline_class=_Compiler)
 
 
-class _InlinedCode(JITCodeLibrary):  # type: ignore[misc]
+class _Code(JITCodeLibrary):  # type: ignore[misc]
+    """The code of a kernel. What it calls is optimized with it, after linking, without Numba's passes for references."""
+
+    def _optimize_final_module(self) -> None:
+        for function in self._final_module.functions:
+            if function.linkage == ll.Linkage.linkonce_odr:
+                function.linkage = "internal"  # where it is called once, LLVM inlines it whatever its size
+        passes, builder = self._codegen._module_pass_manager()
+        passes.run(self._final_module, builder)
+
+
+class _InlinedCode(_Code):
     """An inlined function as LLVM IR, which only the kernels that call it optimize and translate to machine code.
 
     Numba would optimize and translate each inlined function, with all that it inlines, once more.
@@ -105,11 +128,24 @@ class _InlinedCode(JITCodeLibrary):  # type: ignore[misc]
         self._finalized = True
 
 
-class _InlineCompiler(Compiler):  # type: ignore[misc]
+class _Compiler(Compiler):  # type: ignore[misc]
+    """Compiles without the passes for what kernels lack: closures, array expressions, exceptions, parallel loops."""
+
+    _library: type[_Code] = _Code
+
     def define_pipelines(self) -> Any:
         state = self.state  # Numba creates the library later unless there is one
-        state.library = _InlinedCode(state.targetctx.codegen(), state.func_id.func_qualname)
-        return super().define_pipelines()
+        state.library = self._library(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.library.enable_object_caching()
+        (pipeline,) = super().define_pipelines()
+        passes = PassManager(pipeline.pipeline_name)
+        passes.passes = [each for each in pipeline.passes if each[0].__name__ not in _UNUSED_PASSES]
+        passes.finalize()
+        return [passes]
+
+
+class _InlineCompiler(_Compiler):
+    _library = _InlinedCode
 
 
 class _LoadedCode(JITCodeLibrary):  # type: ignore[misc]
@@ -177,7 +213,8 @@ class _Cache:
         self._folder = _cache_folder() if self._stem else None
 
     def _path(self, folder: Path, sig: Any, cpu: tuple[str, ...]) -> Path:
-        key = repr((sig, cpu, numba.__version__, sys.implementation.cache_tag))
+        target = cpu[0].rstrip("0123456789.")  # without the version of macOS
+        key = repr((sig, target, *cpu[1:], numba.__version__, sys.implementation.cache_tag))
         return folder / f"{self._stem}-{hashlib.blake2b(key.encode(), digest_size=8).hexdigest()}.kernel"
 
     def _paths(self, sig: Any, target_context: Any) -> list[Path]:
@@ -278,7 +315,7 @@ class _Walk:
     """Collects a description of a function and of all that it refers to; `modules` are those of all functions in it."""
 
     def __init__(self) -> None:
-        self.lines = [repr(_OPTIONS), repr(_INLINE_OPTIONS)]
+        self.lines = [repr(_OPTIONS), str(_MAX_FORCED)]
         self.modules: set[str] = set()
         self.functions: set[int] = set()
         self._globals: set[int] = set()

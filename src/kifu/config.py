@@ -145,7 +145,7 @@ _EXPECTED = {
     "list": "a list",
     "date": "a date such as 2016-01-31",
 }
-"""What a value must be by the type of an error of pydantic, or by the first word of it; all else is a table."""
+"""Requirements on values by the type of an error of pydantic, or by the first word of it; all else is a table."""
 
 
 def first_invalid(error: ValidationError, table: Any = None) -> str:
@@ -154,7 +154,8 @@ def first_invalid(error: ValidationError, table: Any = None) -> str:
     table: The values; with it, the line leaves out the members of unions that pydantic names.
     """
     first = error.errors(include_url=False)[0]
-    kind, context, location = first["type"], first.get("ctx", {}), first["loc"]
+    kind, location = first["type"], first["loc"]
+    context = {key: f"{each:g}" if isinstance(each, float) else each for key, each in first.get("ctx", {}).items()}
     path = location if table is None else (*_written_path(location, table), *location[-1:][: kind == "missing"])
     where = shorten(".".join(map(str, path)))
     if kind == "missing":

@@ -1,6 +1,7 @@
 """The command line: help, options, errors and output, and the examples of its help."""
 
 import hashlib
+import io
 import json
 import os
 import re
@@ -10,6 +11,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -460,6 +462,22 @@ def test_results_as_json(kgs: Path, tmp_path: Path) -> None:
         ("formats", [*FORMATS, *OTHER_FORMATS]),
     ):
         assert [each["name"] for each in json.loads(run("list", kind, "--json", "-").out)] == list(names)
+
+
+def test_standard_input_and_output(kgs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (source,) = kgs.glob("KGS-2001*")
+
+    def run_with_input(*arguments: object) -> Done:
+        monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(source.read_bytes())))
+        return run(*arguments)
+
+    assert run("convert", source, "-o", tmp_path / "a.sgf").code == 0
+    assert run_with_input("convert", "-", "-o", "-").out == (tmp_path / "a.sgf").read_text("utf-8")
+    assert run_with_input("show", "-", "--game", 2).out == run("show", source, "--game", 2).out
+    made = [tmp_path / f"{k}.parquet" for k in (1, 2)]
+    for path in made:
+        assert run_with_input("ingest", "-", "-o", path).out.startswith(f"{path}: 12 games = 12 kept")
+    assert made[0].read_bytes() == made[1].read_bytes()
 
 
 def test_quiet_prints_requested_results_only(kgs: Path, tmp_path: Path) -> None:

@@ -186,7 +186,7 @@ def test_invalid_lists(tmp_path, text, error, message):
     ("text", "message"),
     [
         ('kind = "hash"\nsets = {}', "split.sets"),
-        ('kind = "hash"\nsets = { a = 0 }', "split.sets.a must be > 0.0, got 0"),
+        ('kind = "hash"\nsets = { a = 0 }', "split.sets.a must be > 0, got 0"),
         ('kind = "hash"\nsets = { a = true }', "split.sets.a must be a number, got true"),
         ('kind = "hash"\nsets = { a = nan }', "got NaN"),
         ('kind = "hash"\nseed = -1\nsets = { a = 1 }', "seed"),

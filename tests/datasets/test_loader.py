@@ -565,6 +565,8 @@ def error_message(error, source, *arguments, **options):
         ({"jobs": 0}, "jobs must be >= 1, got 0"),
         ({"board": "19"}, "board must be like 19x19, got '19'"),
         ({"per_game": 0}, "per_game must be within 1 to 1,000,000, got 0"),
+        ({"per_game": "x"}, "per_game must be within 1 to 1,000,000, got 'x'"),
+        ({"sed": 3}, "load has no option 'sed'; did you mean 'seed'?"),
         ({"ply_weights": {3: 2}}, "ply_weights must be within 0 to 1, got 2 for 3"),
         ({"ply_weights": {-3: 1}}, "got -3"),
         ({"rank_weights": {"strong": 1}}, "'strong' is not a rank"),

@@ -260,7 +260,7 @@ def test_commands(tmp_path):
     torch.save(checkpoint(_net()), path)
     game.write_bytes(b"(;SZ[9];B[ee];W[cc])")
     described = run("show", path)
-    assert (described.code, described.out) == (0, run("list", "nets", path).out), described.err
+    assert described.code == 0, described.err
     assert "b5, network of KataGo, format version 17" in described.out
     assert "5: 1 residual, 1 global pooling, 1 nested bottleneck" in described.out
     assert run("predict", "--net", path, game).code == 0

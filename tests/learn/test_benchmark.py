@@ -108,7 +108,7 @@ def test_packaged_sets_are_drawn_by_their_rule(name: str, shared: Path) -> None:
         ({"digest": f'"{"0" * 64}"'}, "hashes: 24 games with the digest"),
         ({"games": 23}, "hashes: 24 games with the digest"),
         ({"hashes": '"?"'}, "hashes: "),
-        ({"windows": '"decade"'}, "windows: "),
+        ({"windows": '"decade"'}, "windows must be 'day', 'week' or 'month'"),
     ],
 )
 def test_damaged_definitions(changes: dict[str, object], message: str, source: Path, tmp_path: Path) -> None:

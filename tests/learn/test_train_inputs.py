@@ -221,7 +221,7 @@ def test_ranks_that_do_not_exist(plain: Path, tmp_path: Path, text: str) -> None
         for option in ("--rank", "--opponent"):
             done = run(*command, option, text)
             assert (done.code, done.out, len(done.err)) == (2, "", 1)
-            assert "a rank is 30k to 1k, 1d to 9d or 1p to 9p" in done.err[0]
+            assert "must be a rank, 30k to 1k, 1d to 9d or 1p to 9p" in done.err[0]
 
 
 def test_a_net_that_takes_no_ranks(plain: Path, tmp_path: Path) -> None:
@@ -260,7 +260,7 @@ def test_networks_without_global_inputs(tmp_path: Path) -> None:
 def test_a_file_with_unknown_inputs(tmp_path: Path) -> None:
     path = tiny_net(tmp_path / "net.safetensors", size=5, inputs=("komi",))
     path.write_bytes(with_checksum(path.read_bytes().replace(rb"\"komi\"", rb"\"kimo\"")))
-    with pytest.raises(FormatError, match=r"net\.safetensors: unknown input 'kimo'; available: colour, komi"):
+    with pytest.raises(FormatError, match=r"net\.safetensors: unknown input 'kimo'; did you mean 'komi'"):
         learn.net.open_net(path)
 
 

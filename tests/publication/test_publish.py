@@ -57,7 +57,7 @@ def sets(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def published(sets: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("published") / "out"
     named = {"author": "A. U. Thor", "url": "https://example.org/games", "doi": "10.5281/zenodo.1234"}
-    kifu.publish(sets, folder, title='Games: "1 * 2"', licence="cc-by-4.0", date="2026-01-31", **named)
+    kifu.publish(sets, folder, title='Games: "1 * 2"', license="cc-by-4.0", date="2026-01-31", **named)
     return folder
 
 
@@ -119,12 +119,12 @@ def test_author_address_and_date_are_cited(published: Path) -> None:
 
 @pytest.mark.parametrize("licence", ["cc-by-4.0", "odbl", "gpl-3.0", "other"])
 def test_licences_of_spdx_and_the_hub(sets: Path, tmp_path: Path, licence: str) -> None:
-    assert publish(sets / "test.parquet", tmp_path / "out", licence=licence).licence == licence
+    assert publish(sets / "test.parquet", tmp_path / "out", license=licence).licence == licence
 
 
 @pytest.mark.parametrize("licence", ["CC-BY-4.0", "mit or isc", "gpl-9", "CC BY", ""])
 def test_other_licences_are_refused(sets: Path, tmp_path: Path, licence: str) -> None:
-    refused(RecipeError, f"such as cc-by-4.0, got {licence!r}", sets, tmp_path / "out", licence=licence)
+    refused(RecipeError, f"such as cc-by-4.0, got {licence!r}", sets, tmp_path / "out", license=licence)
 
 
 def test_latex() -> None:
@@ -159,7 +159,7 @@ def test_mlcroissant_validates_and_reads_the_records(published: Path, tmp_path: 
     mlcroissant = pytest.importorskip("mlcroissant", reason="mlcroissant is not installed")
     evaluation = {"win": 0.25, "loss": 0.75, "score": -3.5, "visits": 600}
     games = rows(moves=[[0, 1]] * 5, evaluations=[[evaluation, None]] * 5, move_seconds=[[1.5, None]] * 5)
-    publish(write_catalogue(tmp_path / "x.parquet", games), tmp_path / "out", licence="cc0-1.0")
+    publish(write_catalogue(tmp_path / "x.parquet", games), tmp_path / "out", license="cc0-1.0")
     for folder, name, count in ((published, "test", None), (tmp_path / "out", "train", 5)):
         dataset = mlcroissant.Dataset(jsonld=str(folder / "croissant.json"))
         assert dataset.metadata.ctx.issues.errors == set()
@@ -338,7 +338,7 @@ def test_command_prints_what_is_missing(sets: Path, tmp_path: Path) -> None:
     done = run("publish", sets, "-o", tmp_path / "out", "--json", "-", "--overwrite", *options)
     assert [json.loads(done.out)[name] for name in ("licence", "author", "date")] == ["cc0-1.0", "me", "2026-01-31"]
     done = run("publish", sets, "-o", tmp_path / "out", "--overwrite")
-    assert done.out.splitlines()[-1] == "fill in the licence: publish again with --license, such as cc-by-4.0"
+    assert done.out.splitlines()[-1] == "fill in the license: publish again with --license, such as cc-by-4.0"
     assert run("publish", sets, "-o", tmp_path / "out", "--version", "1").code == 2
 
 

@@ -140,6 +140,10 @@ def test_a_row(made: Path, name: str) -> None:
     ]
 
 
+def test_a_manifest_stands_for_its_data_set(made: Path) -> None:
+    assert lines_of(run("show", manifest_path(made / V2))) == lines_of(run("show", made / V2))
+
+
 def test_the_first_rows_of_games(made: Path) -> None:
     assert lines_of(run("show", made / V2, "--row", 0))[20:] == [
         "row 0: X is to move and plays C19; 1 stone",

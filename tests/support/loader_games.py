@@ -39,11 +39,10 @@ def small_game(k: int) -> bytes:
 def load(source: Any, planes: str | None = None, **options: Any) -> kifu.Loader:
     """Call `kifu.load` with the fields of PositionFilter and LoaderConfig, epoch and resume as keyword arguments."""
     epoch, state = options.pop("epoch", 0), options.pop("resume", None)
-    grouped = {
-        name: kind(**{f.name: options.pop(f.name) for f in fields(kind) if f.name in options})
-        for name, kind in (("filter", kifu.PositionFilter), ("config", kifu.LoaderConfig))
-    }
-    loader = kifu.load(source, planes, **options, **grouped)
+    names = [field.name for field in fields(kifu.PositionFilter) if field.name in options]
+    loader = kifu.load(
+        source, planes, filter=kifu.PositionFilter(**{name: options.pop(name) for name in names}), **options
+    )
     if epoch:
         loader = loader.epoch(epoch)
     if state is not None:

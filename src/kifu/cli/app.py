@@ -45,7 +45,7 @@ class _Formatter(click.HelpFormatter):
         super().write_dl(rows, min(col_max, self.width // 2 - 6), col_spacing)
 
 
-class _Context(click.Context):
+class _HelpContext(click.Context):
     formatter_class = _Formatter
 
 
@@ -73,7 +73,7 @@ _RENAMED = {
 class Group(click.Group):
     """The root: imports the modules of the commands that are asked for."""
 
-    context_class = _Context
+    context_class = _HelpContext
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments; `kifu help COMMAND` and `kifu version` are other spellings of options."""
@@ -117,7 +117,7 @@ class Command(click.Command):
         examples: Command lines that run one after another in an empty directory, beside a folder `sample`.
     """
 
-    context_class = _Context
+    context_class = _HelpContext
 
     def __init__(self, *, examples: Sequence[str], kernels: bool, has_result: bool, **settings: Any) -> None:
         super().__init__(**settings)
@@ -149,6 +149,7 @@ class Command(click.Command):
             from kifu.kernel import announce_compilation
 
             announce_compilation()
+        assert self.callback is not None
         outcome: Outcome | None = ctx.invoke(self.callback, **arguments)
         if outcome is not None:
             _deliver(outcome, json)
@@ -184,11 +185,11 @@ def app(context: click.Context) -> None:
 Function = TypeVar("Function", bound=Callable[..., "Outcome | None"])
 
 
-def command(*examples: str, kernels: bool = False, has_result: bool = True) -> Callable[[Function], Function]:
+def command(*examples: str, kernels: bool = True, has_result: bool = True) -> Callable[[Function], Function]:
     """Register a command, see `Command`.
 
     Args:
-        kernels: True if it runs compiled kernels.
+        kernels: False if it runs no compiled kernels.
         has_result: False if the function returns None.
     """
 

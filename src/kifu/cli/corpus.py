@@ -10,7 +10,6 @@ import click
 
 from kifu.cli import options as opts
 from kifu.cli.app import Outcome, Plan, command, echo, progress
-from kifu.cli.options import Strings
 from kifu.errors import RecipeError, printable
 from kifu.text import Report
 
@@ -22,7 +21,6 @@ _QUERY_MEMORY = 3 << 30
     "kifu ingest sample -o games.parquet",
     "kifu ingest sample -o corpus --clean schraudolph",
     "kifu ingest -o corpus --compact",
-    kernels=True,
 )
 @opts.sources_or_none
 @opts.output("A new .parquet file, or a folder to create or extend.")
@@ -35,7 +33,7 @@ _QUERY_MEMORY = 3 << 30
 @opts.engine
 @opts.dry_run
 def ingest(
-    sources: Strings, output: Path, clean: str, set_: Strings, overwrite: bool, strict: bool, compact: bool,
+    sources: opts.Strings, output: Path, clean: str, set_: opts.Strings, overwrite: bool, strict: bool, compact: bool,
     jobs: int | None, engine: str, dry_run: bool,
 ) -> Outcome:  # fmt: skip
     """Read and clean games into a catalogue.
@@ -74,12 +72,12 @@ def ingest(
     return Outcome.of_output(output, "\n".join(map(str, reports)), reports[-1])
 
 
-@command("kifu stats games.parquet", "kifu stats games.parquet -o games.png")
+@command("kifu stats games.parquet", "kifu stats games.parquet -o games.png", kernels=False)
 @opts.catalogues
 @opts.picture
 @opts.jobs
 @opts.engine
-def stats(catalogues: Strings, output: Path | None, jobs: int | None, engine: str) -> Outcome:
+def stats(catalogues: opts.Strings, output: Path | None, jobs: int | None, engine: str) -> Outcome:
     """Count games by rank, year, result and more; draw charts."""
     from kifu.corpus.stats import stats as count_games
     from kifu.report.tables import print_stats
@@ -96,6 +94,7 @@ def stats(catalogues: Strings, output: Path | None, jobs: int | None, engine: st
 @command(
     'kifu query "select year, count(*) from kept group by year" games.parquet',
     'kifu query "select * from kept where n_moves > 250" games.parquet -o long.csv',
+    kernels=False,
 )
 @opts.argument("sql", "SQL", "A SELECT over the tables games, kept and moves.")
 @opts.argument(
@@ -104,7 +103,7 @@ def stats(catalogues: Strings, output: Path | None, jobs: int | None, engine: st
 @opts.output("Write all rows into this .csv or .parquet file; - prints them as CSV.", required=False)
 @opts.number("--rows", "Number of rows to show.", 40)
 @opts.jobs
-def query(sql: str, catalogues: Strings, output: Path | None, rows: int, jobs: int | None) -> Outcome:
+def query(sql: str, catalogues: opts.Strings, output: Path | None, rows: int, jobs: int | None) -> Outcome:
     """Query catalogues and annotations in SQL.
 
     A result that has all columns of a catalogue can be written as one.
@@ -135,18 +134,16 @@ def query(sql: str, catalogues: Strings, output: Path | None, rows: int, jobs: i
         return Outcome.of_output(output, f"{count:,} rows", {"path": str(output), "rows": count})
 
 
-@command(
-    "kifu split games.parquet -o sets",
-    "kifu split games.parquet -o sets --set split.seed=1 --dry-run",
-    kernels=True,
-)
+@command("kifu split games.parquet -o sets", "kifu split games.parquet -o sets --set split.seed=1 --dry-run")
 @opts.catalogues
 @opts.output("Folder for the sets, one catalogue each.")
 @opts.option("--by", "SPLIT", "The split: hash, or a .toml file.", default="hash", type=opts.PLACE, names=("hash",))
 @opts.overrides("the split", "split.seed=1")
 @opts.overwrite
 @opts.dry_run
-def split(catalogues: Strings, output: Path, by: str, set_: Strings, overwrite: bool, dry_run: bool) -> Outcome:
+def split(
+    catalogues: opts.Strings, output: Path, by: str, set_: opts.Strings, overwrite: bool, dry_run: bool
+) -> Outcome:
     """Split catalogues into sets such as train and test.
 
     Duplicates stay in one set, also rotated, mirrored, truncated and slightly changed ones.
@@ -164,7 +161,6 @@ def split(catalogues: Strings, output: Path, by: str, set_: Strings, overwrite: 
 @command(
     "kifu audit sets/train.parquet sets/test.parquet",
     "kifu audit sets/train.parquet sets/test.parquet --json audit.json",
-    kernels=True,
 )
 @opts.argument("files", "FILE", "Two or more catalogues or data sets.", type=opts.PATH, nargs=-1)
 @opts.jobs

@@ -6,18 +6,18 @@ from pathlib import Path
 
 from kifu.cli import options as opts
 from kifu.cli.app import Outcome, Plan, command, progress
-from kifu.cli.options import Strings
 
 
 @command(
     "kifu build kgsgo-v2 sample -o data --sets test --set until=2025",
     "kifu build katago sample -o kata --dry-run",
-    kernels=True,
 )
 @opts.recipe
 @opts.sources
 @opts.output("Folder for the data sets.")
-@opts.option("--format", "FORMAT", "Format (see `kifu list formats`).", shown="the recipe's", names=opts.format_names)
+@opts.option(
+    "--format", "FORMAT", "Format (see `kifu list formats`).", shown="the recipe's", names=opts.names_of("formats")
+)
 @opts.option("--sets", "SETS", "Sets to build, such as test,train10k.", shown="the recipe's")
 @opts.option("--index", "FILE", "Index page of the archives to sample from.", type=opts.PATH)
 @opts.overrides("the recipe", "seed=1")
@@ -26,8 +26,8 @@ from kifu.cli.options import Strings
 @opts.engine
 @opts.dry_run
 def build(
-    recipe: str, sources: Strings, output: Path, format: str | None, sets: str | None, index: Path | None,
-    set_: Strings, overwrite: bool, jobs: int | None, engine: str, dry_run: bool,
+    recipe: str, sources: opts.Strings, output: Path, format: str | None, sets: str | None, index: Path | None,
+    set_: opts.Strings, overwrite: bool, jobs: int | None, engine: str, dry_run: bool,
 ) -> Outcome:  # fmt: skip
     """Build the data sets of a recipe.
 
@@ -63,7 +63,6 @@ def build(
 @command(
     "kifu publish games.parquet -o published --license cc0-1.0",
     "kifu publish sets -o published-2 --previous published",
-    kernels=True,
 )
 @opts.argument(
     "sets", "DATASET", "Catalogues, data sets in Parquet, or folders of them; one per split.", type=opts.PLACE, nargs=-1
@@ -80,7 +79,7 @@ def build(
 @opts.overwrite
 @opts.jobs
 def publish(
-    sets: Strings, output: Path, title: str | None, license: str | None, author: str | None, url: str | None,
+    sets: opts.Strings, output: Path, title: str | None, license: str | None, author: str | None, url: str | None,
     doi: str | None, date: str | None, version: str | None, previous: Path | None, overwrite: bool, jobs: int | None,
 ) -> Outcome:  # fmt: skip
     """Write a folder to publish: data, card, Croissant metadata, checksums.
@@ -90,7 +89,7 @@ def publish(
     from kifu.publication.publish import publish as publish_sets
 
     report = publish_sets(
-        sets, output, title=title, licence=license, author=author, url=url, doi=doi, date=date, version=version,
+        sets, output, title=title, license=license, author=author, url=url, doi=doi, date=date, version=version,
         previous=previous, overwrite=overwrite, jobs=jobs, progress=progress,
     )  # fmt: skip
     return Outcome.of_output(output, report)

@@ -89,7 +89,7 @@ _SHOWN = 20
 _NEEDING_TORCH = ("train", "evaluate")
 
 
-@command("kifu demo", "kifu demo -o demo --time 20s", kernels=True, has_result=False)
+@command("kifu demo", "kifu demo -o demo --time 20s", has_result=False)
 @opts.output("Folder for the results.", default=Path("kifu-demo"))
 @opts.option("--time", "DURATION", "Training time.", default=30.0, shown="30s", type=opts.DURATION)
 @opts.jobs

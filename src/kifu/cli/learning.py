@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -11,7 +10,6 @@ from click.core import ParameterSource
 
 from kifu.cli import options as opts
 from kifu.cli.app import Outcome, Plan, command, note_for_interrupt, progress
-from kifu.cli.options import Strings
 from kifu.errors import RecipeError
 from kifu.learn import PACKAGED
 
@@ -19,7 +17,6 @@ from kifu.learn import PACKAGED
 @command(
     "kifu train quick-cpu sets/train.parquet -o run --set validation=0.1 --time 30s",
     "kifu train small sample -o small --set batch_size=128 --dry-run",
-    kernels=True,
 )
 @opts.recipe
 @opts.sources
@@ -39,8 +36,8 @@ from kifu.learn import PACKAGED
 @opts.jobs
 @opts.dry_run
 def train(
-    recipe: str, sources: Strings, output: Path, validate: Strings, resume: bool, overwrite: bool, time: float | None,
-    set_: Strings, devices: int, accelerator: str, jobs: int | None, dry_run: bool,
+    recipe: str, sources: opts.Strings, output: Path, validate: opts.Strings, resume: bool, overwrite: bool,
+    time: float | None, set_: opts.Strings, devices: int, accelerator: str, jobs: int | None, dry_run: bool,
 ) -> Outcome | None:  # fmt: skip
     """Train a net to predict the next move.
 
@@ -73,7 +70,6 @@ def train(
 @command(
     "kifu evaluate sets/test.parquet --net run --positions 300",
     "kifu evaluate sets/test.parquet --net run --positions 300 --html run.html",
-    kernels=True,
 )
 @opts.sources
 @opts.nets
@@ -93,12 +89,12 @@ def train(
 @opts.precision
 @opts.overlap
 @opts.server
-@opts.output_file("--html", "Write a page with plots and boards.")
+@opts.option("--html", "FILE", "Write a page with plots and boards.", type=opts.OUTPUT)
 @opts.jobs
 def evaluate(
-    sources: Strings, nets: Strings, sets: Strings, compare: bool, output: Path | None, board: str | None, legal: bool,
-    symmetries: bool, passes: bool, per_game: int | None, positions: int | None, seed: int, precision: str,
-    overlap: str, server: str | None, html: Path | None, jobs: int | None,
+    sources: opts.Strings, nets: opts.Strings, sets: opts.Strings, compare: bool, output: Path | None,
+    board: str | None, legal: bool, symmetries: bool, passes: bool, per_game: int | None, positions: int | None,
+    seed: int, precision: str, overlap: str, server: str | None, html: Path | None, jobs: int | None,
 ) -> Outcome:  # fmt: skip
     """Measure how well nets predict the moves of games, or of fixed test sets.
 
@@ -121,8 +117,15 @@ def evaluate(
 
 
 def _evaluate_sets(
-    sources: Strings, nets: Strings, sets: Strings, output: Path | None, *, symmetries: bool, jobs: int | None
+    sources: opts.Strings,
+    nets: opts.Strings,
+    sets: opts.Strings,
+    output: Path | None,
+    *,
+    symmetries: bool,
+    jobs: int | None,
 ) -> Outcome:
+    from kifu.io import write_output
     from kifu.learn.benchmark import benchmark
     from kifu.report.evaluation import compare, print_results
 
@@ -133,29 +136,25 @@ def _evaluate_sets(
             raise RecipeError(f"a fixed set is measured in one way, so {each.opts[-1]} cannot be combined with --set")
     names = () if sets == ("all",) else sets
     result = benchmark(nets, sources, names, symmetries=symmetries, jobs=jobs, progress=progress)
-    return Outcome(lambda: print_results(result), result, write=_page(output, lambda: compare([result])))
+    write = None if output is None else partial(write_output, output, compare([result]).encode())
+    return Outcome(lambda: print_results(result), result, write=write)
 
 
-def _compare(paths: Strings, output: Path | None) -> Outcome:
+def _compare(paths: opts.Strings, output: Path | None) -> Outcome:
+    from kifu.io import write_output
     from kifu.learn.results import read_results
     from kifu.report.evaluation import compare
 
     results = [read_results(path) for path in paths]
     page = compare(results)
     data = [each.model_dump(mode="json") for each in results]
-    return Outcome(page.rstrip("\n"), data, write=_page(output, lambda: page))
-
-
-def _page(output: Path | None, text: Callable[[], str]) -> Callable[[], object] | None:
-    from kifu.io import write_output
-
-    return None if output is None else lambda: write_output(output, text().encode())
+    write = None if output is None else partial(write_output, output, page.encode())
+    return Outcome(page.rstrip("\n"), data, write=write)
 
 
 @command(
     "kifu annotate sets/test.parquet -o moves.parquet --net run --net small",
     "kifu annotate sets/test.parquet -o moves.parquet --dry-run",
-    kernels=True,
 )
 @opts.catalogues
 @opts.output("The .parquet file to write.")
@@ -171,9 +170,9 @@ def _page(output: Path | None, text: Callable[[], str]) -> Callable[[], object] 
 @opts.engine
 @opts.dry_run
 def annotate(
-    catalogues: Strings, output: Path, nets: Strings, board: str | None, symmetries: bool, rating: float | None,
-    opponent: float | None, server: str | None, precision: str, overwrite: bool, jobs: int | None, engine: str,
-    dry_run: bool,
+    catalogues: opts.Strings, output: Path, nets: opts.Strings, board: str | None, symmetries: bool,
+    rating: float | None, opponent: float | None, server: str | None, precision: str, overwrite: bool, jobs: int | None,
+    engine: str, dry_run: bool,
 ) -> Outcome:  # fmt: skip
     """Write what nets think of each move of catalogues, as a table.
 
@@ -197,7 +196,6 @@ def annotate(
 @command(
     "kifu mix sets/validation.parquet --net human --net small -o people.mix",
     "kifu mix sets/test.parquet --net human --net small -o few.mix --positions 99",
-    kernels=True,
 )
 @opts.sources
 @opts.output("The .mix file to write, in the folder of the nets.")
@@ -210,7 +208,7 @@ def annotate(
 @opts.overlap
 @opts.jobs
 def mix(
-    sources: Strings, output: Path, nets: Strings, board: str | None, positions: int, seed: int, overlap: str,
+    sources: opts.Strings, output: Path, nets: opts.Strings, board: str | None, positions: int, seed: int, overlap: str,
     jobs: int | None,
 ) -> Outcome:  # fmt: skip
     """Fit a mixture of nets to the moves and results of games.
@@ -226,11 +224,7 @@ def mix(
     return Outcome(describe_net(output), fitted.model_dump(mode="json"), summary=True)
 
 
-@command(
-    "kifu predict sample --game 3 --move 57",
-    "kifu predict sample --net run --game 3 --move 57 -o heat.png",
-    kernels=True,
-)
+@command("kifu predict sample --game 3 --move 57", "kifu predict sample --net run --game 3 --move 57 -o heat.png")
 @opts.game
 @opts.net
 @opts.game_number
@@ -262,8 +256,8 @@ def predict(
     return Outcome(describe(found, plies, predicted, top), data)
 
 
-@command("kifu export run -o net.onnx", "kifu export run -o net.onnx --dry-run")
-@opts.checkpoint
+@command("kifu export run -o net.onnx", "kifu export run -o net.onnx --dry-run", kernels=False)
+@opts.argument("checkpoint", "NET", "A net: human, small, a run directory, or a file.", type=opts.PLACE, names=PACKAGED)
 @opts.output("The file to write: net.onnx, net.safetensors of half the size, or net.bin.gz for KataGo.")
 @opts.dry_run
 def export(checkpoint: str, output: Path, dry_run: bool) -> Outcome:
@@ -282,7 +276,6 @@ def export(checkpoint: str, output: Path, dry_run: bool) -> Outcome:
 @command(
     "kifu problems games.parquet -o problems.sgf --net net.bin.gz",
     "kifu problems games.parquet -o some.sgf --net net.bin.gz --count 3",
-    kernels=True,
 )
 @opts.catalogue
 @opts.output("The .sgf file to write.")
@@ -297,7 +290,7 @@ def problems(catalogue: Path, output: Path, net: str, where: str | None, count: 
     from kifu.learn.review import Reviewer, search_problems, write_problems
     from kifu.search.searcher import Searcher
 
-    searcher = Searcher(catalogue)
+    searcher = Searcher(catalogue, use_index=False)
     search, found, tried = search_problems(Reviewer(open_net(net)), searcher, searcher.select(where), seed), [], 0
     with progress("searching problems", count, "problems") as bar:
         for _, problem in search:

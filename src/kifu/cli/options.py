@@ -9,9 +9,10 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable
+from copy import copy
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
@@ -23,11 +24,19 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 F = TypeVar("F", bound=Callable[..., Any])
-Decorator = Callable[[F], F]
 Names = Iterable[str] | Callable[[click.Context], Iterable[str]]
 """Names that the shell completes, or a function that returns them."""
 
 Strings = tuple[str, ...]
+
+
+class Decorator(Protocol):
+    """A decorator of a command's function."""
+
+    def __call__(self, function: F, /) -> F:
+        """Return the function with an option or argument."""
+        ...
+
 
 _UNITS = {"s": 1, "m": 60, "h": 3600}
 """Seconds of each unit of a duration."""
@@ -40,53 +49,51 @@ class Value(click.ParamType[Any]):
         name: What a value must be, for messages: "a number".
     """
 
-    def __init__(self, read: Callable[[str], Any], name: str, *, is_path: bool = False) -> None:
-        """Create a type. read: Raises ValueError. is_path: The shell completes files."""
-        self._read, self.name, self.is_path = read, name, is_path
+    def __init__(
+        self, read: Callable[[str], Any], name: str, *, is_path: bool = False, is_stream: bool = False
+    ) -> None:
+        """Create a type.
+
+        Args:
+            read: Raises ValueError.
+            is_path: The shell completes files.
+            is_stream: "-" becomes the path of a copy of standard input, which lasts as long as the command.
+        """
+        self._read, self.name, self._is_path, self._is_stream = read, name, is_path, is_stream
+        self._names: Names = ()
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the value; raise BadParameter if it is not of this type."""
         if not isinstance(value, str):  # a default
             return value
+        if value == "-" and self._is_stream and ctx is not None and not ctx.resilient_parsing:
+            from tempfile import TemporaryDirectory
+
+            path = Path(ctx.with_resource(TemporaryDirectory(prefix="kifu-")), "standard-input")
+            with path.open("wb") as file:
+                shutil.copyfileobj(sys.stdin.buffer, file)
+            return str(path)
         try:
             return self._read(value)
         except ValueError:
             return self.fail(f"must be {self.name}, got {value!r}", param, ctx)
 
+    def naming(self, names: Names) -> Value:
+        """Return this type with names that the shell completes, without their versions, besides files."""
+        named = copy(self)
+        named._names = names
+        return named
+
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """Let the shell complete paths."""
-        return complete((), is_path=self.is_path)(ctx, param, incomplete)
-
-
-class Source(Value):
-    """Paths; "-" becomes that of a copy of standard input, which lasts as long as the command."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the path."""
-        if value != "-" or ctx is None or ctx.resilient_parsing:
-            return super().convert(value, param, ctx)
-        from tempfile import TemporaryDirectory
-
-        path = Path(ctx.with_resource(TemporaryDirectory(prefix="kifu-")), "standard-input")
-        with path.open("wb") as file:
-            shutil.copyfileobj(sys.stdin.buffer, file)
-        return str(path)
-
-
-def complete(names: Names, *, is_path: bool) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
-    """Return the completion by names, which lose their version, and by files.
-
-    The item of files is the first, since bash forgets earlier ones with it; it shows files where no name fits.
-    """
-
-    def items(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Return the completion. bash forgets the items before that of files, and shows files where no name fits."""
         from click.shell_completion import CompletionItem
 
-        known = dict.fromkeys(name.partition("@")[0] for name in (names(ctx) if callable(names) else names))
-        found = [CompletionItem(name) for name in known if name.startswith(incomplete)]
-        return [CompletionItem(incomplete, type="file"), *found] if is_path else found
-
-    return items
+        names = self._names(ctx) if callable(self._names) else self._names
+        known = [
+            name for name in dict.fromkeys(each.partition("@")[0] for each in names) if name.startswith(incomplete)
+        ]
+        files = [CompletionItem(incomplete, type="file")] * self._is_path
+        return [*files, *map(CompletionItem, known)]
 
 
 def output_path(text: str) -> Path:
@@ -127,18 +134,18 @@ def _read_number(text: str, least: int, most: int | None) -> int:
 TEXT = Value(_read_text, "text in UTF-8")
 PLACE = Value(str, "a name or path", is_path=True)
 """Names, paths and URLs as strings, since `Path` would turn s3://x into s3:/x; their bytes need not be text."""
-SOURCE = Source(str, "a path", is_path=True)
-"""Paths and URLs of games, and - for standard input."""
+SOURCE = Value(str, "a path", is_path=True, is_stream=True)
+"""Paths and URLs of games."""
 PATH = Value(Path, "a path", is_path=True)
 OUTPUT = Value(output_path, "a path", is_path=True)
 NUMBER = Value(float, "a number")
 DURATION = Value(_read_duration, "a duration with a unit, such as 90s, 15m or 2h")
-RANK = Value(_read_rank, "a rank, such as 3d or 10k")
+RANK = Value(_read_rank, "a rank, 30k to 1k, 1d to 9d or 1p to 9p")
 
 
 def argument(
     name: str, metavar: str, help: str, *, type: Value = TEXT, shown: str = "", names: Names = (), **settings: Any
-) -> Decorator[F]:
+) -> Decorator:
     """Return an argument.
 
     Args:
@@ -150,14 +157,12 @@ def argument(
     metavar = metavar if settings["required"] else f"[{metavar}]"
     metavar += "..." * (settings.get("nargs") == -1)
     text = f"{help}  [default: ({shown})]" if shown else help
-    if names:
-        settings["shell_complete"] = complete(names, is_path=type.is_path)
-    return click.argument(name, metavar=metavar, help=text, type=type, **settings)
+    return click.argument(name, metavar=metavar, help=text, type=type.naming(names), **settings)
 
 
 def option(
     name: str, metavar: str, help: str, *, type: Value = TEXT, shown: str = "", names: Names = (), **settings: Any
-) -> Decorator[F]:
+) -> Decorator:
     """Return an option with a value.
 
     Args:
@@ -166,67 +171,62 @@ def option(
         names: Names that the shell completes.
         settings: `default`, `required`, or `multiple` if the option can be repeated.
     """
-    if names:
-        settings["shell_complete"] = complete(names, is_path=type.is_path)
-    return click.option(*name.split(), metavar=metavar, help=help, type=type, show_default=shown or True, **settings)
+    settings |= {"metavar": metavar, "help": help, "type": type.naming(names), "show_default": shown or True}
+    return click.option(*name.split(), **settings)
 
 
 def number(
     name: str, help: str, default: int | None = None, *, least: int = 1, most: int | None = None, shown: str = ""
-) -> Decorator[F]:
+) -> Decorator:
     """Return an option for a whole number."""
     limits = f">= {least}" if most is None else f"from {least} to {most}"
     kind = Value(partial(_read_number, least=least, most=most), f"a whole number {limits}")
     return option(name, "N", help, type=kind, default=default, shown=shown)
 
 
-def flag(name: str, help: str) -> Decorator[F]:
+def flag(name: str, help: str) -> Decorator:
     """Return an option without a value."""
     return click.option(*name.split(), is_flag=True, help=help)
 
 
-def output(help: str, **settings: Any) -> Decorator[F]:
+def output(help: str, **settings: Any) -> Decorator:
     """Return the option for the file or folder that a command writes; required unless a default is shown or given."""
-    settings.setdefault("required", not (settings.get("shown") or "default" in settings))
+    settings.setdefault("required", not settings.keys() & {"shown", "default"})
     return option("-o --output", "PATH", help, type=OUTPUT, **settings)
 
 
-def output_file(name: str, help: str) -> Decorator[F]:
-    """Return an option for a further file."""
-    return option(name, "FILE", help, type=OUTPUT)
-
-
-def overrides(what: str, example: str) -> Decorator[F]:
+def overrides(what: str, example: str) -> Decorator:
     """Return the repeatable option --set KEY=VALUE."""
     text = f"Override a value of {what}, such as {example}. Repeatable."
     return option("--set set_", "KEY=VALUE", text, type=PLACE, multiple=True)
 
 
-def board(default: str | None = None, shown: str = "") -> Decorator[F]:
+def board(default: str | None = None, shown: str = "") -> Decorator:
     """Return the option for the size of the board."""
     return option("--board", "WIDTHxHEIGHT", "Size of the board.", default=default, shown=shown)
 
 
-def recipe_names(ctx: click.Context) -> Iterable[str]:
-    """Return the names of the recipes."""
-    return config_names("recipes")
+_FOLDERS = {"recipes": "recipes", "rules": "cleaning", "sets": "benchmarks"}
 
 
-def rule_names(ctx: click.Context) -> Iterable[str]:
-    """Return the names of the sets of cleaning rules."""
-    return config_names("cleaning")
+def names_of(kind: str | None = None) -> Callable[[click.Context], Iterable[str]]:
+    """Return the completion by names of a kind, by default of the value of the argument KIND."""
 
+    def names(ctx: click.Context) -> Iterable[str]:
+        wanted: Any = kind or ctx.params["kind"]
+        if wanted == "formats":
+            from kifu.datasets.formats import FORMATS
 
-def plane_names(ctx: click.Context) -> Iterable[str]:
-    """Return the names of the plane sets."""
-    return read_titles("planes")
+            return FORMATS
+        if wanted == "collections":
+            from kifu.fetch.collections import COLLECTIONS
 
+            return ("sample", *COLLECTIONS)
+        if wanted in ("planes", "nets"):
+            return read_titles(wanted)
+        return config_names(_FOLDERS[wanted]) if wanted in _FOLDERS else ()
 
-def format_names(ctx: click.Context) -> Iterable[str]:
-    """Return the names of the formats of data sets."""
-    from kifu.datasets.formats import FORMATS
-
-    return FORMATS
+    return names
 
 
 _NET = "A net: human, small, a run directory, a file (.safetensors, .onnx, .bin.gz, .mix), or several joined by +."
@@ -242,18 +242,19 @@ sources_or_none = _sources(required=False)
 catalogues = argument("catalogues", "CATALOGUE", f"Catalogues {_CATALOGUE}", type=PLACE, nargs=-1)
 catalogue = argument("catalogue", "CATALOGUE", f"A catalogue {_CATALOGUE}", type=PATH)
 recipe = argument(
-    "recipe", "RECIPE", "A recipe: a name (see `kifu list recipes`), or a .toml file.", type=PLACE, names=recipe_names
+    "recipe",
+    "RECIPE",
+    "A recipe: a name (see `kifu list recipes`), or a .toml file.",
+    type=PLACE,
+    names=names_of("recipes"),
 )
 clean = option(
     "--clean", "RULES", "Cleaning rules: a name (see `kifu list rules`), or a .toml file.", default="legal", type=PLACE,
-    names=rule_names,
+    names=names_of("rules"),
 )  # fmt: skip
 game = argument("game", "GAME", "A record, an archive or folder of records, or a catalogue.", type=SOURCE)
 game_number = number("--game number", "Number of the game in its container.", 1)
 move = number("--move", "Number of moves played.", least=0, shown="all")
-checkpoint = argument(
-    "checkpoint", "NET", "A net: human, small, a run directory, or a file.", type=PLACE, names=PACKAGED
-)
 net = option("--net", "NET", _NET, default=PACKAGED[0], type=PLACE, names=PACKAGED)
 nets = option("--net nets", "NET", f"{_NET} Repeatable.", type=PLACE, names=PACKAGED, multiple=True, shown=PACKAGED[0])
 rules = option(

@@ -9,9 +9,7 @@ from kifu.cli.app import Outcome, Plan, command, note_for_interrupt, progress
 from kifu.learn import PACKAGED
 
 
-@command("echo genmove black | kifu gtp", "echo genmove black | kifu gtp --net run --temperature 0.5",
-    kernels=True, has_result=False,
-)  # fmt: skip
+@command("echo genmove black | kifu gtp", "echo genmove black | kifu gtp --net run --temperature 0.5", has_result=False)
 @opts.net
 @opts.rules
 @opts.rank("Play as a player of this rank, such as 3d.", shown="unknown")
@@ -52,7 +50,6 @@ def gtp(
 @command(
     'kifu match run "kifu gtp" -o match --games 2 --board 9x9',
     'kifu match run "kifu gtp" -o other --move-time 10s --dry-run',
-    kernels=True,
 )
 @opts.argument("a", "A", "Command line of a GTP program, in quotes; or a net.", type=opts.PLACE, names=PACKAGED)
 @opts.argument("b", "B", "The opponent.", type=opts.PLACE, names=PACKAGED)

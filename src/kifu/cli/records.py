@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,6 @@ import click
 
 from kifu.cli import options as opts
 from kifu.cli.app import Outcome, Plan, command, echo, progress
-from kifu.cli.options import Strings
 from kifu.errors import FormatError, RecipeError, printable
 from kifu.learn import PACKAGED
 
@@ -19,16 +19,10 @@ if TYPE_CHECKING:
     from kifu.records.paths import AnyPath
 
 
-def _collection_names(ctx: click.Context) -> Iterable[str]:
-    from kifu.fetch.collections import COLLECTIONS
-
-    return ("sample", *COLLECTIONS)
-
-
-@command("kifu fetch", "kifu fetch sample -o sample", "kifu fetch sample -o sample --dry-run")
+@command("kifu fetch", "kifu fetch sample -o sample", "kifu fetch sample -o sample --dry-run", kernels=False)
 @opts.argument(
     "collection", "COLLECTION", "A collection, such as kgs, ogs or fox, or sample, the bundled archive.",
-    shown="lists all", names=_collection_names,
+    shown="lists all", names=opts.names_of("collections"),
 )  # fmt: skip
 @opts.argument(
     "names", "NAME", "Names of files or of their folders, such as 9d, or patterns: '[1-9]d'.", nargs=-1, required=False
@@ -40,8 +34,8 @@ def _collection_names(ctx: click.Context) -> Iterable[str]:
 @opts.option("--index", "URL|FILE", "The index of the files.", shown="the publisher's", type=opts.PLACE)
 @opts.dry_run
 def fetch(
-    collection: str | None, names: Strings, output: Path | None, dates: str | None, everything: bool, listing: bool,
-    index: str | None, dry_run: bool,
+    collection: str | None, names: opts.Strings, output: Path | None, dates: str | None, everything: bool,
+    listing: bool, index: str | None, dry_run: bool,
 ) -> Outcome:  # fmt: skip
     """Download files of a published collection, or write the bundled sample.
 
@@ -62,9 +56,7 @@ def fetch(
     return collections.fetch(collection, output or Path(collection), choice, index, dry_run=dry_run or listing)
 
 
-@command("kifu show sample --game 3 --move 57", "kifu show sample --game 3 -o board.svg", "kifu show sample",
-    kernels=True,
-)  # fmt: skip
+@command("kifu show sample --game 3 --move 57", "kifu show sample --game 3 -o board.svg", "kifu show sample")
 @opts.argument(
     "what", "FILE", "A record, archive, folder, catalogue, data set, manifest, net, run directory or packaged net.",
     type=opts.SOURCE, names=PACKAGED,
@@ -87,7 +79,7 @@ def show(what: str, number: int | None, move: int | None, row: int | None, outpu
         if isinstance(path, Path) and is_data_set(path):
             if row is None:
                 raise RecipeError(f"-o {output} draws one example of {path}; --row is missing")
-            return _drawn(describe_row(path, row), row_to_dict(path, row), output, lambda to: draw_row(path, row, to))
+            return _drawn(describe_row(path, row), row_to_dict(path, row), output, partial(draw_row, path, row))
     if row is not None:
         raise FormatError(f"{path} is not a data set and has no rows, got --row {row}")
     if (number, move, output) != (None, None, None):
@@ -112,7 +104,7 @@ def _show_position(path: AnyPath, number: int, move: int | None, output: Path | 
     found = find_game(path, number)
     plies = found.plies if move is None else move
     data = position_to_dict(found, move)
-    return _drawn(describe_position(found, move), data, output, lambda to: draw_position(found.game, plies, to))
+    return _drawn(describe_position(found, move), data, output, partial(draw_position, found.game, plies))
 
 
 def _drawn(text: str, data: Any, output: Path | None, draw: Callable[[Path], None]) -> Outcome:
@@ -123,7 +115,7 @@ def _drawn(text: str, data: Any, output: Path | None, draw: Callable[[Path], Non
     return Outcome(f"{text}\ndrew {printable(output)}", data, summary=True)
 
 
-@command("kifu convert sample -o games.olf.gz", "kifu convert sample -o games.zip --dry-run", kernels=True)
+@command("kifu convert sample -o games.olf.gz", "kifu convert sample -o games.zip --dry-run")
 @opts.sources
 @opts.output(
     "The file to write: .olf or .sgf, optionally followed by .gz or .bz2, or .zip of .sgf files; - prints SGF."
@@ -132,7 +124,9 @@ def _drawn(text: str, data: Any, output: Path | None, draw: Callable[[Path], Non
 @opts.strict
 @opts.jobs
 @opts.dry_run
-def convert(sources: Strings, output: Path, overwrite: bool, strict: bool, jobs: int | None, dry_run: bool) -> Outcome:
+def convert(
+    sources: opts.Strings, output: Path, overwrite: bool, strict: bool, jobs: int | None, dry_run: bool
+) -> Outcome:
     """Convert games to OLF or SGF.
 
     Board, setup, moves and root properties are written, but no comments and variations.

@@ -6,11 +6,8 @@ import shutil
 import sys
 import textwrap
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import Any
-
-import click
 
 from kifu.assets import OTHER_FORMATS, asset, config_names, read_card, read_titles
 from kifu.cli import options as opts
@@ -30,30 +27,13 @@ _KINDS = {
 }
 
 
-def _names_of_kind(ctx: click.Context) -> Iterable[str]:
-    kinds: dict[str, opts.Names] = {
-        "recipes": opts.recipe_names, "planes": opts.plane_names, "formats": opts.format_names,
-        "nets": _net_names, "rules": opts.rule_names, "sets": _set_names,
-    }  # fmt: skip
-    names = kinds.get(ctx.params["kind"], ())
-    return names(ctx) if callable(names) else names
-
-
-def _set_names(ctx: click.Context) -> Iterable[str]:
-    return config_names("benchmarks")
-
-
-def _net_names(ctx: click.Context) -> Iterable[str]:
-    return read_titles("nets")
-
-
-@command("kifu list", "kifu list recipes kgsgo-v2", "kifu list nets b10c128 --planes alphago48")
+@command("kifu list", "kifu list recipes kgsgo-v2", "kifu list nets b10c128 --planes alphago48", kernels=False)
 @opts.argument("kind", "KIND", f"Kind of names: {', '.join(_KINDS)}.", shown="lists the kinds", names=_KINDS)
 @opts.argument(
-    "name", "NAME", "Show this recipe, rules (also a .toml file), card, network (also bNcM, a file of KataGo) or set.",
-    shown="lists all", type=opts.PLACE, names=_names_of_kind,
+    "name", "NAME", "Show this recipe, rules (also a .toml file), card, network (also any bNcM) or set.",
+    shown="lists all", type=opts.PLACE, names=opts.names_of(),
 )  # fmt: skip
-@opts.option("--planes", "PLANES", "Plane set of a network.", shown="the network's own", names=opts.plane_names)
+@opts.option("--planes", "PLANES", "Plane set of a network.", shown="the network's own", names=opts.names_of("planes"))
 @opts.board(_BOARD)
 def list_(kind: str | None, name: str | None, planes: str | None, board: str) -> Outcome:
     """List recipes, plane sets, formats, networks, rules, sets or ranks, or show one."""
@@ -147,16 +127,10 @@ def _formats(name: str | None) -> Outcome:
 def _nets(name: str | None, planes: str | None, board: str) -> Outcome:
     if (name, planes, board) == (None, None, _BOARD):
         return _listed(read_titles("nets"))
-    from kifu.katago.net_file import is_kata_net
     from kifu.learn.registry import KATA, NETS, RESIDUAL, net_card, net_line
     from kifu.point import parse_board
 
     width, height = parse_board(board)
-    if name is not None and is_kata_net(name):
-        from kifu.report.describe import describe
-
-        description = describe(Path(name))
-        return Outcome(description, description)
     if name is not None:
         text = net_card(name, planes, width, height)
         return Outcome(lambda: _print_markdown(text), {"name": name, "text": text})

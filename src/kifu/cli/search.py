@@ -7,7 +7,6 @@ from pathlib import Path
 
 from kifu.cli import options as opts
 from kifu.cli.app import Outcome, command, progress
-from kifu.cli.options import Strings
 from kifu.errors import OutputError
 
 _COLORS = ("black", "white")
@@ -25,14 +24,13 @@ _years = opts.option("--years", "MOVE", "Count a continuation by year: its lette
     "kifu search games.parquet '+----/|..../|..../|...X'",
     "kifu search games.parquet '.XO/XO.' --next black -o pattern.svg",
     "kifu search games.parquet Q16 R14 -o found.parquet",
-    kernels=True,
 )
 @opts.catalogue
 @opts.argument("pattern", "PATTERN", f"A pattern: {_SPELLINGS}", type=opts.PLACE, nargs=-1)
 @opts.output(
     "Write the games found as a catalogue (.parquet), or a picture (.svg, .png), of --years if given.", required=False
 )
-@opts.output_file("--hits", "Write the table of hits into this .parquet file.")
+@opts.option("--hits", "FILE", "Write the table of hits into this .parquet file.", type=opts.OUTPUT)
 @opts.option(
     "--anchor", "ANCHOR", "Place on the board: board, corner, side, centre or anywhere.", shown="by the edges drawn",
     names=("board", "corner", "side", "centre", "anywhere"),
@@ -48,9 +46,9 @@ _years = opts.option("--years", "MOVE", "Count a continuation by year: its lette
 @opts.no_index
 @opts.jobs
 def search(
-    catalogue: Path, pattern: Strings, output: Path | None, hits: Path | None, anchor: str | None, fixed_colors: bool,
-    next_: str | None, consecutive: bool, last_ply: int | None, where: str | None, player: str | None,
-    color: str | None, years: str | None, no_index: bool, jobs: int | None,
+    catalogue: Path, pattern: opts.Strings, output: Path | None, hits: Path | None, anchor: str | None,
+    fixed_colors: bool, next_: str | None, consecutive: bool, last_ply: int | None, where: str | None,
+    player: str | None, color: str | None, years: str | None, no_index: bool, jobs: int | None,
 ) -> Outcome:  # fmt: skip
     """Find a pattern or a sequence of moves, and count how it was continued.
 
@@ -84,11 +82,7 @@ def search(
     return Outcome(view.print, view.to_dict(), write=write)
 
 
-@command(
-    "kifu explore games.parquet Q16 D4",
-    "kifu explore games.parquet --years R16 -o years.svg",
-    kernels=True,
-)
+@command("kifu explore games.parquet Q16 D4", "kifu explore games.parquet --years R16 -o years.svg")
 @opts.catalogue
 @opts.argument("position", "POSITION", f"A position: {_SPELLINGS}", shown="the empty board", type=opts.PLACE, nargs=-1)
 @opts.picture
@@ -100,8 +94,8 @@ def search(
 @opts.no_index
 @opts.jobs
 def explore(
-    catalogue: Path, position: Strings, output: Path | None, where: str | None, player: str | None, color: str | None,
-    years: str | None, board: str | None, no_index: bool, jobs: int | None,
+    catalogue: Path, position: opts.Strings, output: Path | None, where: str | None, player: str | None,
+    color: str | None, years: str | None, board: str | None, no_index: bool, jobs: int | None,
 ) -> Outcome:  # fmt: skip
     """Count the moves that were played in a position, in any orientation, and their results.
 

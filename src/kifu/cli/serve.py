@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from kifu.cli import options as opts
 from kifu.cli.app import command, echo, note_for_interrupt, print_interrupted, print_traceback, progress
-from kifu.cli.options import Strings
 from kifu.errors import RecipeError, first_line, printable
 from kifu.learn import PACKAGED
 
@@ -32,9 +31,7 @@ _STOP_SECONDS = 1.8
 _END = "the server has ended"
 
 
-@command("kifu serve games.parquet", "kifu serve games.parquet --net human --net small --port 0", kernels=True,
-    has_result=False,
-)  # fmt: skip
+@command("kifu serve games.parquet", "kifu serve games.parquet --net human --net small --port 0", has_result=False)
 @opts.catalogues
 @opts.nets
 @opts.option(
@@ -56,8 +53,8 @@ _END = "the server has ended"
 @opts.no_index
 @opts.flag("--open open_browser", "Open the page in the default browser.")
 def serve(
-    catalogues: Strings, nets: Strings, report: tuple[Path, ...], records: tuple[Path, ...], host: str, port: int,
-    token: str | None, no_index: bool, open_browser: bool,
+    catalogues: opts.Strings, nets: opts.Strings, report: tuple[Path, ...], records: tuple[Path, ...], host: str,
+    port: int, token: str | None, no_index: bool, open_browser: bool,
 ) -> None:  # fmt: skip
     """Serve catalogues and nets as web pages: browse, explore, search, play. --net none serves no net."""
     import secrets

@@ -77,8 +77,8 @@ class PositionFilter:
             ("max_ply", self.max_ply, 0),
             ("per_game", self.per_game, 1),
         ):
-            if value is not None and not least <= value <= _MAX_PLY:
-                raise RecipeError(f"{name} must be within {least} to {_MAX_PLY:,}, got {value}")
+            if value is not None and not (isinstance(value, int) and least <= value <= _MAX_PLY):
+                raise RecipeError(f"{name} must be within {least} to {_MAX_PLY:,}, got {value!r}")
         if not 0 <= self.merge_plies <= _MAX_MERGED:
             raise RecipeError(f"merge_plies must be within 0 to {_MAX_MERGED:,}, got {self.merge_plies}")
         if self.merge_plies and self.per_game is not None:

@@ -38,6 +38,7 @@ from kifu.planes.packing import unpack
 from kifu.planes.registry import find_plane_set
 from kifu.point import parse_board
 from kifu.records.paths import Paths, as_list
+from kifu.registry import suggestion
 
 _PREFETCH = 2
 """Batches prepared in advance."""
@@ -341,6 +342,7 @@ def load(
     batch_size: int = 256,
     filter: PositionFilter = DEFAULT_FILTER,
     config: LoaderConfig = DEFAULT_CONFIG,
+    **settings: Any,
 ) -> Loader:
     """Return a loader of batches from catalogues, archives and records, or from data sets.
 
@@ -356,6 +358,7 @@ def load(
         pad: Include games on smaller boards, in the upper left corner.
         batch_size: Examples per batch; the last batch of an epoch may have fewer.
         config: Seed, shuffling, augmentation, processes, output form, threads and memory.
+        settings: Fields of `LoaderConfig` by name, such as seed=7, which override those of `config`.
 
     Returns:
         A loader at the start of epoch 0; see `Loader.set_epoch` and `Loader.load_state_dict` to start elsewhere.
@@ -365,6 +368,10 @@ def load(
         SourceError: A source cannot be read, or has no game on such a board.
         GameError: The plane set does not support the board.
     """
+    known = LoaderConfig.__dataclass_fields__
+    for name in settings.keys() - known.keys():
+        raise RecipeError(f"load has no option {name!r}{suggestion(name, known) or ';'} available: {', '.join(known)}")
+    config = replace(config, **settings)
     mixture = Mixture(sources) if isinstance(sources, Mapping) else sources
     options = planes, labels, board, pad, filter, config.jobs
     if not isinstance(mixture, Mixture):

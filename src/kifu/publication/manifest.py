@@ -125,7 +125,7 @@ class Publication(Report):
     """A published data set.
 
     Attributes:
-        licence: Its licence as an identifier of the Hub; None if it must be filled in.
+        licence: Its license as an identifier of the Hub; None if it must be filled in.
         date: The day of publication, such as 2026-01-31.
         author, url, doi: As given; None if unknown.
         kind: Format of the Parquet files: catalogue@3 or parquet@1.
@@ -177,7 +177,7 @@ class Publication(Report):
         if self.leaks:
             lines.append("splits share games; README.md lists how many")
         if self.licence is None:
-            lines.append("fill in the licence: publish again with --license, such as cc-by-4.0")
+            lines.append("fill in the license: publish again with --license, such as cc-by-4.0")
         return "\n".join(lines)
 
 

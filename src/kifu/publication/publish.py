@@ -53,7 +53,7 @@ CHECKSUMS = "SHA256SUMS"
 _FIRST_VERSION = "1.0.0"
 _URL = re.compile(r"https?://[^\s\"<>{}]+")
 _DOI = re.compile(r"10\.\d{4,9}/[^\s\"<>{}]+")
-_HUB_LICENCES = ("bsd", "c-uda", "cc", "gfdl", "gpl", "lgpl", "lgpl-lr", "odbl", "odc-by", "openrail", "other", "pddl")
+_HUB_LICENSES = ("bsd", "c-uda", "cc", "gfdl", "gpl", "lgpl", "lgpl-lr", "odbl", "odc-by", "openrail", "other", "pddl")
 """Names of the Hub that are no SPDX identifiers."""
 
 _COPY_BYTES = 1 << 20
@@ -107,7 +107,7 @@ def publish(  # noqa: PLR0913 - options
     output: str | os.PathLike[str],
     *,
     title: str | None = None,
-    licence: str | None = None,
+    license: str | None = None,
     author: str | None = None,
     url: str | None = None,
     doi: str | None = None,
@@ -125,7 +125,7 @@ def publish(  # noqa: PLR0913 - options
     Args:
         sets: Catalogues, data sets in Parquet, or folders of them. Their names become those of the splits.
         title: Title of the data set; by default the folder's name.
-        licence: Licence as an SPDX identifier in small letters, such as "cc-by-4.0", or another name of the Hugging
+        license: License as an SPDX identifier in small letters, such as "cc-by-4.0", or another name of the Hugging
             Face Hub. Without it, the card has a field to fill in.
         author: The author in the citation. Without it, the citation has a field to fill in.
         url: An address of the data set, of http or https.
@@ -142,13 +142,13 @@ def publish(  # noqa: PLR0913 - options
 
     Raises:
         FormatError: A set is damaged or of another format, or `previous` is not a published folder.
-        RecipeError: The sets differ in kind or columns, their names are no valid splits, the licence or the version
+        RecipeError: The sets differ in kind or columns, their names are no valid splits, the license or the version
             is invalid, or the version is not larger than the previous one.
         OutputError: The folder cannot be written, or contains other files.
     """
     output = Path(output)
-    if licence is not None and licence not in _HUB_LICENCES:
-        _check_licence(licence)
+    if license is not None and license not in _HUB_LICENSES:
+        _check_license(license)
     if url is not None and not _URL.fullmatch(url):
         raise RecipeError(f"url must begin with http:// or https:// and have no spaces, got {url!r}")
     if doi is not None and not _DOI.fullmatch(doi):
@@ -162,7 +162,7 @@ def publish(  # noqa: PLR0913 - options
     inputs = open_sets(_local(sets))
     if earlier is not None and earlier.kind != inputs[0].kind:
         raise RecipeError(f"{previous} is {earlier.kind}, but {inputs[0].path} is {inputs[0].kind}")
-    given: dict[str, Any] = {"title": title or utf8_name(output.resolve().name), "licence": licence}
+    given: dict[str, Any] = {"title": title or utf8_name(output.resolve().name), "licence": license}
     given |= {"author": author, "url": url, "doi": doi, "kifu": importlib.metadata.version("kifu")}
     present = None
     with contextlib.suppress(FormatError):
@@ -191,16 +191,16 @@ def publish(  # noqa: PLR0913 - options
     return publication
 
 
-def _check_licence(licence: str) -> None:
-    """Raise RecipeError unless a licence is an SPDX identifier in small letters, as the Hub spells most of them."""
+def _check_license(license: str) -> None:
+    """Raise RecipeError unless a license is an SPDX identifier in small letters, as the Hub spells most of them."""
     from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression  # takes 5 ms
 
     try:
-        known = " " not in licence and canonicalize_license_expression(licence).lower() == licence
+        known = " " not in license and canonicalize_license_expression(license).lower() == license
     except InvalidLicenseExpression:
         known = False
     if not known:
-        raise RecipeError(f"licence must be an identifier of SPDX or the Hub, such as cc-by-4.0, got {licence!r}")
+        raise RecipeError(f"license must be an identifier of SPDX or the Hub, such as cc-by-4.0, got {license!r}")
 
 
 def _is_made_from(

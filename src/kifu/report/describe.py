@@ -67,7 +67,7 @@ class Description(str):
 def describe(path: AnyPath) -> Description:
     """Return the contents of a net, data set (also of its manifest), catalogue, archive or folder, with its checks."""
     if isinstance(path, Path):
-        path = path.with_name(path.name.removesuffix(".manifest.json"))
+        path = Path(str(path).removesuffix(".manifest.json"))
         if is_kata_net(path):
             return Description(describe_kata_net(path))
         if path.suffix in (SUFFIX, ONNX_SUFFIX, MIX_SUFFIX) or (path / BEST).exists():

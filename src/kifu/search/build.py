@@ -42,7 +42,7 @@ from kifu.search.index import (
 )
 from kifu.search.positions import entry_layout, late_stones, pack_positions, sort_entries
 from kifu.search.traces import trace_games
-from kifu.text import Report, counted, format_bytes
+from kifu.text import Report
 
 _log = logging.getLogger(__name__)
 
@@ -76,12 +76,6 @@ class IndexReport(Report):
     games: int
     positions: int
     bytes: int
-
-    def __str__(self) -> str:
-        counts = f"{counted(self.indexed, 'file')} indexed: {self.games:,} games, {self.positions:,} positions"
-        unchanged = f"{self.unchanged:,} indexed before"
-        parts = [counts] * (self.indexed > 0 or not self.unchanged) + [unchanged] * (self.unchanged > 0)
-        return f"{'; '.join(parts)}; {format_bytes(self.bytes)}"
 
 
 _Block: TypeAlias = tuple[str, int, pa.RecordBatch]

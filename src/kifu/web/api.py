@@ -221,7 +221,7 @@ def plain_route(path: str, answer: Callable[[Request], Awaitable[Response]], met
         try:
             return await answer(request)
         except ValidationError as error:
-            return error_response(400, describe_invalid(error))
+            return error_response(400, first_invalid(error))
         except KifuError as error:
             return error_response(_STATUS.get(type(error), 400), str(error))
         except ClientDisconnect:
@@ -294,12 +294,3 @@ def json_response(value: Any, status: int = 200) -> Response:
 def error_response(status: int, message: str) -> Response:
     """Return an error as a response: `{"error": message}`."""
     return json_response({"error": message}, status)
-
-
-def describe_invalid(error: ValidationError) -> str:
-    """Return one line about the first invalid parameter."""
-    first = error.errors(include_url=False)[0]
-    name = ".".join(map(str, first["loc"]))[:60] or "parameters"
-    if first["type"] == "extra_forbidden":
-        return f"unknown parameter {name!r}"
-    return first_invalid(error)

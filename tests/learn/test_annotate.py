@@ -26,6 +26,7 @@ from kifu.corpus.catalogue import open_catalogue
 from kifu.datasets.global_inputs import encode_inputs
 from kifu.datasets.sources import CatalogueSource, ExampleSpec
 from kifu.errors import FormatError, RecipeError, SourceError
+from kifu.io import hash_file
 from kifu.point import POINT_MASK, WHITE_BIT
 from lazy import lazy_import
 from nets import tiny_net
@@ -277,7 +278,7 @@ def test_queries_read_annotations_alone(annotated: Path, tmp_path: Path) -> None
     assert found["rank"].to_numpy().min() == 6
     assert found["colour"].type == pa.string()
     (origin,) = json.loads(pq.read_metadata(out).metadata[b"kifu.of"])
-    assert origin["bytes"] == annotated.stat().st_size
+    assert origin == {"blake3": hash_file(annotated)}
     assert "kept does not exist" in run("query", "SELECT * FROM kept", annotated).err[0]
 
 

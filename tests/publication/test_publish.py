@@ -119,12 +119,12 @@ def test_author_address_and_date_are_cited(published: Path) -> None:
 
 @pytest.mark.parametrize("licence", ["cc-by-4.0", "odbl", "gpl-3.0", "other"])
 def test_licences_of_spdx_and_the_hub(sets: Path, tmp_path: Path, licence: str) -> None:
-    assert publish(sets / "test.parquet", tmp_path / "out", licence=licence).licence == licence
+    assert publish(sets / "test.parquet", tmp_path / "out", license=licence).licence == licence
 
 
 @pytest.mark.parametrize("licence", ["CC-BY-4.0", "mit or isc", "gpl-9", "CC BY", ""])
 def test_other_licences_are_refused(sets: Path, tmp_path: Path, licence: str) -> None:
-    refused(RecipeError, f"such as cc-by-4.0, got {licence!r}", sets, tmp_path / "out", licence=licence)
+    refused(RecipeError, f"such as cc-by-4.0, got {licence!r}", sets, tmp_path / "out", license=licence)
 
 
 def test_latex() -> None:

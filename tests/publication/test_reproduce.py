@@ -56,7 +56,10 @@ def test_catalogues_and_sets_are_equal(home: Path, elsewhere: Path, tmp_path: Pa
     by = DateSplit(kind="date", sets={"early": (date(2000, 1, 1), date(2001, 12, 31))})
     split(home / "games.parquet", tmp_path / "dates", by=by)
     assert kifu.reproduce(tmp_path / "dates", elsewhere, tmp_path / "dates-again").files == {"early.parquet": True}
-    made = kifu.reproduce(home / "sets/test.parquet", home / "games.parquet", tmp_path / "again")
+    tmp_path.joinpath("others/deep").mkdir(parents=True)
+    tmp_path.joinpath("others/x.parquet").write_bytes(b"PAR1")
+    shutil.copy(home / "games.parquet", tmp_path / "others/deep/renamed.parquet")
+    made = kifu.reproduce(home / "sets/test.parquet", tmp_path / "others", tmp_path / "again")
     assert made.files == {"test.parquet": True}
     assert tree(tmp_path / "sets") == tree(tmp_path / "again") == tree(home / "sets")
 

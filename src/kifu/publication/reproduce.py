@@ -7,6 +7,7 @@ import json
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,7 +29,7 @@ from kifu.recipes.olf_archive import MANIFEST as ARCHIVE
 from kifu.recipes.olf_archive import read_archive_manifest
 from kifu.recipes.pipeline import BuildOptions, build_any
 from kifu.recipes.schema import check_recipe
-from kifu.records.paths import Paths
+from kifu.records.paths import Paths, as_list, as_path
 from kifu.text import Report, counted
 
 _LISTED = 3
@@ -118,7 +119,7 @@ def reproduce(
     for product in products:
         groups.setdefault(json.dumps(product.made_from), []).append(product)
     with make_executor(engine, jobs) as executor, tempfile.TemporaryDirectory(prefix="kifu-") as work:
-        hashed = hash_sources(find_sources(sources), executor)
+        hashed = hash_sources(_find(sources), executor)
         found = {each.info["blake3"]: each for each in reversed(hashed) if "blake3" in each.info}
         rebuild = _Rebuild(found, Path(work), BuildOptions(executor, progress, overwrite=overwrite))
         rebuild.require_sources(products)
@@ -130,6 +131,18 @@ def reproduce(
         for path, file in files.items()
     }
     return Reproduction(equal, sorted({product.kifu for product in products}))
+
+
+def _find(sources: Paths) -> Iterator[Source]:
+    """Yield the sources, and the catalogues in folders among them. Raises SourceError."""
+    for path in map(as_path, as_list(sources)):
+        is_folder = isinstance(path, Path) and path.is_dir() and not has_index(path)
+        files = sorted(Path(path).rglob("*.parquet")) if is_folder else []
+        for file in files:
+            with suppress(FormatError):
+                yield from find_sources(file)
+        with suppress(SourceError) if files else nullcontext():  # a folder without records
+            yield from find_sources(path)
 
 
 def _products(path: Path) -> Iterator[_Product]:

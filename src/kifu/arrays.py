@@ -45,7 +45,6 @@ class MoveArrays:
     root_setup: npt.NDArray[np.uint16]
 
     def __post_init__(self) -> None:
-        """Raise GameError if the arrays do not fit each other."""
         games = len(self.width)
         lengths = {"height": games, "root_setup": games, "setup_ply": len(self.setup)}
         lengths |= {"move_offset": games + 1, "setup_offset": games + 1}
@@ -66,9 +65,6 @@ class MoveArrays:
         if np.any(wrong := self.root_setup > stones):
             g = int(np.argmax(wrong))
             raise GameError(f"root_setup of game {g} must be <= {stones[g]}, got {self.root_setup[g]}")
-        self._check_plies()
-
-    def _check_plies(self) -> None:
         falls = np.flatnonzero(self.setup_ply[1:] < self.setup_ply[:-1]) + 1
         if len(falls) and len(within := falls[~np.isin(falls, self.setup_offset)]):
             before, after = self.setup_ply[within[0] - 1 : within[0] + 1].tolist()

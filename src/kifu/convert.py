@@ -107,7 +107,6 @@ def convert(
     .zip.
 
     Args:
-        sources: As for `kifu.corpus.ingest.ingest`.
         path: Its suffix selects the format: .olf (see docs/formats/olf.md) or .sgf (all games in one collection), also
             followed by .gz or .bz2; or .zip, with members 0000001.sgf and so on.
         overwrite: Replace a file of other games (`kifu.io.keep_output`), which is known once all are converted.

@@ -128,15 +128,10 @@ class Client:
             headers |= urllib3.make_headers(basic_auth=login)
         try:
             return self._pool(url).request(
-                "GET",
-                plain,
-                headers=headers,
-                timeout=urllib3.Timeout(connect=policy.connect_timeout_s, read=policy.read_timeout_s),
-                retries=False,
-                redirect=False,
-                preload_content=False,
-                decode_content=False,
-            )
+                "GET", plain, headers=headers,
+                timeout=urllib3.Timeout(connect=policy.connect_timeout_s, read=policy.read_timeout_s), retries=False,
+                redirect=False, preload_content=False, decode_content=False,
+            )  # fmt: skip
         except exceptions.HTTPError as error:
             raise self._failure(error) from None
 
@@ -146,7 +141,13 @@ class Client:
         proxy = urllib.request.getproxies().get(address.scheme, "")
         if urllib.request.proxy_bypass(address.hostname or ""):
             proxy = ""
-        return self._pools.setdefault(proxy, _new_pool(proxy))
+        if proxy not in self._pools:
+            login = urllib3.util.parse_url(proxy).auth if proxy else None
+            headers = urllib3.make_headers(proxy_basic_auth=login) if login else None
+            manager = urllib3.ProxyManager(proxy, proxy_headers=headers) if proxy else urllib3.PoolManager()
+            manager.pool_classes_by_scheme = _POOLS
+            self._pools[proxy] = manager
+        return self._pools[proxy]
 
     def _failure(self, error: BaseException) -> DownloadError:
         cause = error.args[-1] if error.args else None
@@ -156,7 +157,8 @@ class Client:
             case exceptions.NameResolutionError():
                 return RetryableError("its host name has no address, or there is no network")
             case exceptions.NewConnectionError():
-                return RetryableError(f"no connection ({_system_reason(error)})")
+                reason = getattr(error.__cause__, "strerror", None) or type(error.__cause__ or error).__name__
+                return RetryableError(f"no connection ({reason})")
             case exceptions.ConnectTimeoutError():
                 return RetryableError(f"no connection within {self.policy.connect_timeout_s:g} s")
             case exceptions.TimeoutError():
@@ -181,7 +183,6 @@ class Transfer:
 
     Attributes:
         validator: ETag or date of the version whose bytes the file holds; "" if unknown.
-        received: Bytes received over the network so far.
         whole: Whether the file is one response of a known length, not pieces of several.
     """
 
@@ -199,7 +200,6 @@ class Transfer:
         """Describe a transfer.
 
         Args:
-            limit: Largest size in bytes.
             size: The exact size that an index lists; None if unknown.
             known: Validator of a version that is not to be received, see `Client.open`.
             begin: Called with validator and size, as far as the server sends them, before the first byte is received.
@@ -221,7 +221,10 @@ class Transfer:
             if known and (response.status == 304 or find_validator(response) == known):
                 return False
             extent = _extent(response, old)
-            if extent is None or _is_other(response, validator):
+            now = find_validator(response)
+            # Servers may ignore If-Range and send a part of another version.
+            is_other = response.status == 206 and now[:1] == validator[:1] == '"' and now != validator
+            if extent is None or is_other:
                 empty(file)
                 reason = "the server cannot resume" if extent is None else "the file has changed at the server"
                 raise RetryableError(f"{reason} at byte {old:,}; starting over", 0.0)
@@ -296,12 +299,6 @@ def _extent(response: urllib3.BaseHTTPResponse, old: int) -> tuple[int, int | No
     if total is None and length is not None:
         total = old + length
     return (old, total) if begin == old else None
-
-
-def _is_other(response: urllib3.BaseHTTPResponse, validator: str) -> bool:
-    """Return whether a part is of another version than `validator`; servers may ignore If-Range."""
-    now = find_validator(response)
-    return response.status == 206 and now[:1] == validator[:1] == '"' and now != validator
 
 
 def _split_login(url: str) -> tuple[str, str]:
@@ -392,17 +389,6 @@ _POOLS = {
 }
 
 
-def _new_pool(proxy: str) -> urllib3.PoolManager:
-    if not proxy:
-        manager = urllib3.PoolManager()
-    else:
-        login = urllib3.util.parse_url(proxy).auth
-        headers = urllib3.make_headers(proxy_basic_auth=login) if login else None
-        manager = urllib3.ProxyManager(proxy, proxy_headers=headers)
-    manager.pool_classes_by_scheme = _POOLS
-    return manager
-
-
 def _next_url(base: str, link: str) -> str:
     """Return the absolute address of a link. Raises DownloadError if it leads from https to http."""
     url = absolute_url(base, link)
@@ -437,8 +423,3 @@ def _retry_after(response: urllib3.BaseHTTPResponse) -> float | None:
     with suppress(exceptions.InvalidHeader, ValueError, OverflowError):
         return urllib3.Retry().get_retry_after(response)
     return None
-
-
-def _system_reason(error: BaseException) -> str:
-    cause = error.__cause__
-    return cause.strerror if isinstance(cause, OSError) and cause.strerror else type(cause or error).__name__

@@ -95,6 +95,17 @@ def missing_extras() -> Iterator[None]:
         raise MissingExtra(f"{package} is required: pip install 'kifu[{EXTRAS[package]}]'", name=package) from None
 
 
+@contextmanager
+def reading(path: object, error: type[KifuError] = SourceError) -> Iterator[None]:
+    """Raise an error of kifu, "PATH cannot be read: REASON", instead of one of the operating system."""
+    try:
+        yield
+    except KifuError:
+        raise
+    except OSError as found:
+        raise error(f"{path} cannot be read: {found.strerror or first_line(found)}") from None
+
+
 class DropReason(IntEnum):
     """The reason for which a game is dropped.
 

@@ -132,13 +132,9 @@ class PipedProcess:
             raise ProcessError("crash", "kifu cannot wait for the output of programs on Windows")
         try:
             self._process = subprocess.Popen(
-                command,
-                bufsize=0,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
+                command, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                 start_new_session=True,
-            )
+            )  # fmt: skip
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
             raise ProcessError("crash", f"it could not be started: {reason}") from None

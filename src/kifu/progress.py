@@ -73,7 +73,6 @@ def progress(label: str, total: int | None, unit: str, *, transient: bool = Fals
     """Show the progress of some work on standard error.
 
     Args:
-        total: The count at the end; None if it is unknown.
         unit: Unit of the count; "bytes" are shown as kB, MB and GB, and "s" are seconds that pass by themselves.
         transient: Remove the bar at the end. Plain lines are then printed only every few seconds.
     """

@@ -19,7 +19,6 @@ class RetryPolicy:
     """Timeouts of a request, and the number of its attempts.
 
     Attributes:
-        connect_timeout_s: Seconds to open a connection.
         read_timeout_s: Seconds without a byte, or with fewer than 1,000 bytes per second. The headers must be complete
             within the sum of both timeouts.
         first_delay_s: Seconds between the first two attempts; doubled after each further one, unless the server asks

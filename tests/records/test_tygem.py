@@ -22,10 +22,10 @@ from kifu.records import tygem
 from kifu.records._bytes import LINE_LIMIT
 from kifu.records.containers import blocks, find_containers, read_blocks
 from kifu.records.detect import SGF, TYGEM, TYGEM_INDEX, detect
-from kifu.records.games import NO_HANDICAP, ParseWarning
+from kifu.records.games import FIELDS, NO_HANDICAP, ParseWarning
 from kifu.records.parse import parse_block
 from kifu.records.sgf import as_block
-from kifu.records.tygem import count_unindexed, load_index, read_tygem, read_tygem_index, to_sgf_properties
+from kifu.records.tygem import load_index, read_tygem, read_tygem_index, to_sgf_properties
 from naive_tygem import (
     INDEX_PIECES,
     ROW,
@@ -39,6 +39,13 @@ from naive_tygem import (
     lines_of,
     text_fields_of,
 )
+
+
+def count_unindexed(parsed):
+    date = FIELDS.index("date")
+    spans = parsed.text_fields
+    return int(((spans.stop[date] <= spans.start[date]) & (parsed.games.drop == 0)).sum())
+
 
 TRAPS = {
     b"": [(DropReason.NO_RECORD, [], ParseWarning(0))],

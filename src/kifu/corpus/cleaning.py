@@ -113,7 +113,6 @@ def load_cleaning_rules(name: str | os.PathLike[str], overrides: Iterable[str] =
 
     Args:
         name: A built-in name, or a path that ends in .toml.
-        overrides: See `kifu.config.load_config`.
     """
     return check_cleaning_rules(load_config(_FOLDER, _KIND, name, overrides), name)
 
@@ -129,7 +128,6 @@ def apply_rules(rules: CleaningRules, games: GameArrays, batch: pa.RecordBatch) 
     Illegal moves and duplicates are not checked here: the former require a replay, the latter the other games.
 
     Args:
-        games: The games of `batch`.
         batch: Rows with all columns of the catalogue but `drop` and `drop_detail`.
     """
     drop = np.full(len(games), DropReason.KEPT, np.uint8)

@@ -24,14 +24,7 @@ from blake3 import blake3
 
 from kifu.arrays import Hashes, Indices, MoveArrays
 from kifu.corpus.catalogue import number_batches, open_catalogue
-from kifu.corpus.hashes import (
-    OPENING_PLIES,
-    find_beginnings,
-    find_new,
-    handicap_as_setup,
-    make_hash_state,
-    mix_words,
-)
+from kifu.corpus.hashes import OPENING_PLIES, find_beginnings, find_new, handicap_as_setup, make_hash_state, mix_words
 from kifu.corpus.schema import GAME_COLUMNS, drop_codes, game_arrays, to_numpy, with_drop
 from kifu.errors import DropReason
 from kifu.execution.executor import Executor

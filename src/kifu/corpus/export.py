@@ -79,13 +79,9 @@ def _games(batch: pa.RecordBatch, games: GameArrays) -> Iterator[tuple[Game, Map
     archives, members = batch.column("archive").to_pylist(), batch.column("member").to_pylist()
     for g in range(len(games)):
         game = game_from_arrays(games, g, record=b"", source=archives[g], name=members[g])
-        yield game, _sgf_properties({name: column[g] for name, column in text.items()})
-
-
-def _sgf_properties(row: Mapping[str, str | None]) -> Mapping[str, str | None]:
-    texts = {field: row[column] or "" for field, column in TEXT_COLUMNS.items()}
-    record_format = RECORD_FORMATS.get(row["format"] or "sgf")
-    return name_properties(texts) if record_format is None else record_format.to_sgf_properties(texts)
+        texts = {field: text[column][g] or "" for field, column in TEXT_COLUMNS.items()}
+        record_format = RECORD_FORMATS.get(text["format"][g] or "sgf")
+        yield game, name_properties(texts) if record_format is None else record_format.to_sgf_properties(texts)
 
 
 def _comments(batch: pa.RecordBatch) -> Iterator[list[bytes]]:

@@ -32,17 +32,7 @@ import pyarrow as pa
 
 from kifu.arrays import Hashes, Indices, MoveArrays
 from kifu.corpus.catalogue import open_catalogue
-from kifu.corpus.hashes import (
-    HashState,
-    begin,
-    hash_setup,
-    lowest,
-    make_hash_state,
-    mix,
-    mix_words,
-    root,
-    step,
-)
+from kifu.corpus.hashes import HashState, begin, hash_setup, lowest, make_hash_state, mix, mix_words, root, step
 from kifu.corpus.positions import Workspace, clear_hashes, new_workspace, track_setup, track_stone
 from kifu.corpus.schema import PLAYED_COLUMNS, drop_codes, move_arrays, to_numpy
 from kifu.errors import DropReason
@@ -370,7 +360,6 @@ def find_links(catalogues: Sequence[Games], *, split: bool = False, rows: int = 
         split: For a split: link games that share late positions, those with equal openings, those of less than
             MIN_STONES, and short games with the cluster of all games that contain their final position, if that is one
             cluster. An audit compares late positions by itself.
-        rows: See ROWS; the result does not depend on it.
     """
     counts = (len(each) if isinstance(each, pa.RecordBatch) else open_catalogue(each).rows for each in catalogues)
     bounds = np.cumsum([0, *counts], dtype=np.int64)

@@ -265,15 +265,13 @@ def _row_bytes(table: pa.Table) -> npt.NDArray[np.int64]:
     size = np.zeros(len(table), np.int64)
     for column in table.columns:
         if pa.types.is_list(column.type):
-            size += pc.list_value_length(column).fill_null(0).to_numpy() * _element_bytes(column.type.value_type)
+            kind = column.type.value_type
+            kinds = [field.type for field in kind] if pa.types.is_struct(kind) else [kind]
+            element = sum(each.bit_width // 8 for each in kinds if pa.types.is_primitive(each))
+            size += pc.list_value_length(column).fill_null(0).to_numpy() * element
         elif pa.types.is_string(column.type):
             size += pc.binary_length(column).fill_null(0).to_numpy()
     return size
-
-
-def _element_bytes(kind: pa.DataType) -> int:
-    kinds = [field.type for field in kind] if pa.types.is_struct(kind) else [kind]
-    return sum(each.bit_width // 8 for each in kinds if pa.types.is_primitive(each))
 
 
 def open_file(path: Path) -> pq.ParquetFile:

@@ -54,12 +54,9 @@ def new_workspace(width: int, height: int) -> Workspace:
     n = width * height
     keys, empty = symmetry_keys(width, height)
     return Workspace(
-        keys=keys,
-        empty=empty,
-        hashes=np.empty((2, 8), np.uint64),
-        hashed=np.empty(n, np.uint8),
+        keys=keys, empty=empty, hashes=np.empty((2, 8), np.uint64), hashed=np.empty(n, np.uint8),
         n_stones=np.zeros(1, np.int64),
-    )
+    )  # fmt: skip
 
 
 @inline_kernel

@@ -297,7 +297,8 @@ def _recorded_columns(
     marked = decoded.text["programs"]
     marks = {f"{side}_program": pc.fill_null(pc.match_substring(marked, f"{side}:"), False) for side in _SIDES}
     typed, unparsed = parse_fields(parsed.format, text | marks | {"program": marked}, programs)
-    size = len(games)
+    offsets = pa.array(parsed.territory_offset.astype(np.int32))
+    size, missing = len(games), pa.array(np.diff(parsed.territory_offset) <= 0)
     location = {
         "archive": pa.repeat(archive, size),
         "member": _member_names(block).take(pa.array(games.block_index)),
@@ -306,7 +307,7 @@ def _recorded_columns(
         "format": pa.repeat(parsed.format, size),
         "encoding": decoded.encoding,
         "game_type": decoded.text["game_type"],
-        "territory": _territory(parsed),
+        "territory": pa.ListArray.from_arrays(offsets, pa.array(parsed.territory), type=schema.POINTS, mask=missing),
         "move_seconds": _move_seconds(parsed),
         "evaluations": _evaluations(parsed),
     }
@@ -364,6 +365,7 @@ def _rows(
 
 
 def _game_columns(games: GameArrays) -> dict[str, pa.Array]:
+    distinct, codes = np.unique(games.warnings, return_inverse=True)
     return {
         "width": pa.array(games.width),
         "height": pa.array(games.height),
@@ -373,7 +375,7 @@ def _game_columns(games: GameArrays) -> dict[str, pa.Array]:
         "setup_ply": _points(games.setup_ply, games.setup_offset),
         "root_setup": pa.array(games.root_setup),
         "moves": _points(games.moves, games.move_offset),
-        "repairs": _repairs(games.warnings),
+        "repairs": pa.array(map(schema.warnings_to_text, distinct.tolist()), pa.string()).take(pa.array(codes)),
     }
 
 
@@ -387,15 +389,11 @@ def _cut(games: GameArrays, illegal: npt.NDArray[np.uint8], legal: npt.NDArray[n
     keep_stone = games.setup_ply < np.repeat(length + (illegal == DropReason.KEPT), setup)
     setup_offset = np.append(0, np.cumsum(keep_stone))[games.setup_offset]
     return replace(
-        games,
-        moves=games.moves[keep_move],
-        move_offset=np.append(0, np.cumsum(length)),
-        setup=games.setup[keep_stone],
-        setup_ply=games.setup_ply[keep_stone],
-        setup_offset=setup_offset,
+        games, moves=games.moves[keep_move], move_offset=np.append(0, np.cumsum(length)),
+        setup=games.setup[keep_stone], setup_ply=games.setup_ply[keep_stone], setup_offset=setup_offset,
         root_setup=np.minimum(games.root_setup, np.diff(setup_offset)).astype(np.uint16),
         warnings=games.warnings | np.where(illegal != DropReason.KEPT, np.uint32(ParseWarning.CUT), np.uint32(0)),
-    )
+    )  # fmt: skip
 
 
 def _cut_lists(column: pa.ListArray, recorded: GameArrays, cut: GameArrays) -> pa.ListArray:
@@ -441,12 +439,6 @@ def _points(values: npt.NDArray[np.uint16], offsets: npt.NDArray[np.int64]) -> p
     return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(values), type=schema.POINTS)
 
 
-def _territory(parsed: ParsedBlock) -> pa.ListArray:
-    missing = np.diff(parsed.territory_offset) <= 0
-    offsets = pa.array(parsed.territory_offset.astype(np.int32))
-    return pa.ListArray.from_arrays(offsets, pa.array(parsed.territory), type=schema.POINTS, mask=pa.array(missing))
-
-
 def _move_seconds(parsed: ParsedBlock) -> pa.ListArray:
     """Return column `move_seconds`; times that are negative or not finite are unknown."""
     if parsed.seconds is None:
@@ -463,11 +455,6 @@ def _evaluations(parsed: ParsedBlock) -> pa.ListArray:
     fields = [pa.array(values[:, k].astype(field.type.to_pandas_dtype())) for k, field in enumerate(schema.EVALUATION)]
     elements = pa.StructArray.from_arrays(fields, fields=list(schema.EVALUATION), mask=pa.array(unknown))
     return schema.move_lists(elements, parsed.games.move_offset, schema.EVALUATIONS)
-
-
-def _repairs(warnings: npt.NDArray[np.uint32]) -> pa.Array:
-    distinct, codes = np.unique(warnings, return_inverse=True)
-    return pa.array([schema.warnings_to_text(int(bits)) for bits in distinct], pa.string()).take(pa.array(codes))
 
 
 def recorded_games(batch: pa.RecordBatch) -> GameArrays:

@@ -253,15 +253,11 @@ def game_arrays(batch: pa.RecordBatch) -> GameArrays:
     rows, played = len(batch), move_arrays(batch)
     return GameArrays(
         **{field.name: getattr(played, field.name) for field in fields(played)},
-        to_play=to_numpy(batch.column("to_play")),
-        handicap=to_numpy(batch.column("handicap").fill_null(NO_HANDICAP)),
-        warnings=map_distinct(batch.column("repairs"), warnings_from_text, np.uint32),
-        drop=drop_codes(batch),
-        member=to_numpy(batch.column("entry")),
-        block_index=np.arange(rows, dtype=np.int32),
-        start=np.zeros(rows, np.int64),
-        stop=np.zeros(rows, np.int64),
-    )
+        to_play=to_numpy(batch.column("to_play")), handicap=to_numpy(batch.column("handicap").fill_null(NO_HANDICAP)),
+        warnings=map_distinct(batch.column("repairs"), warnings_from_text, np.uint32), drop=drop_codes(batch),
+        member=to_numpy(batch.column("entry")), block_index=np.arange(rows, dtype=np.int32),
+        start=np.zeros(rows, np.int64), stop=np.zeros(rows, np.int64),
+    )  # fmt: skip
 
 
 def list_to_numpy(column: pa.ListArray | pa.LargeListArray) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:

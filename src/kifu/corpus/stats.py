@@ -95,14 +95,11 @@ class Stats:
     """Counts of games; `read` == `kept` + the sum of `dropped`. All others down to `archives` add up to `kept`.
 
     Attributes:
-        kept: Number of games that are not dropped.
         ranks: [len(BANDS), len(BANDS)], Black's band by White's band.
         results: By winner, then ending, in the order of WINNERS and ENDINGS.
         lengths: By number of moves, in classes of LENGTH_STEP ("0-49", ..., "500+"), then ending.
         programs: By why a player is a program: PEOPLE, "list", "pattern", "behaviour", or several joined by "+".
         program_names: By "list", "pattern" and "behaviour", the names of programs with most games.
-        repairs: By name in column `repairs`.
-        unparsed: By text column, if it has any.
     """
 
     catalogues: tuple[str, ...]
@@ -127,7 +124,6 @@ class Stats:
         return printable(f"<Stats of {', '.join(self.catalogues)}: {self.read:,} games, {self.kept:,} kept>")
 
     def _repr_svg_(self) -> str | None:
-        """Return the charts as an SVG picture, for notebooks; None without matplotlib."""
         return notebook_svg(lambda: draw_charts(self))
 
     def to_json(self) -> str:
@@ -138,11 +134,7 @@ class Stats:
 
 
 def stats(
-    catalogues: Paths,
-    *,
-    jobs: int | None = None,
-    engine: str = THREADS,
-    progress: ProgressFactory = silent,
+    catalogues: Paths, *, jobs: int | None = None, engine: str = THREADS, progress: ProgressFactory = silent
 ) -> Stats:
     """Count the games of several catalogues, in memory that does not grow with the games.
 
@@ -169,21 +161,11 @@ _TEXTS = {column: parsed[-1] for column, (_, parsed) in PARSED_COLUMNS.items()}
 """By text column, a parsed column that is null where the text could not be parsed."""
 
 _KEYS: Mapping[str, tuple[str, ...]] = {
-    "dropped": ("drop",),
-    "ranks": ("black_band", "white_band"),
-    "years": ("year",),
-    "results": ("winner", "ending"),
-    "lengths": ("length", "ending"),
-    "handicaps": ("handicap",),
-    "komi": ("komi",),
-    "boards": ("board",),
-    "formats": ("format",),
-    "programs": ("programs",),
-    "archives": ("archive",),
-    "program_names": ("kind", "name"),
-    "repairs": ("repairs",),
-    **{column: (column, "format") for column in _TEXTS},
-}
+    "dropped": ("drop",), "ranks": ("black_band", "white_band"), "years": ("year",), "results": ("winner", "ending"),
+    "lengths": ("length", "ending"), "handicaps": ("handicap",), "komi": ("komi",), "boards": ("board",),
+    "formats": ("format",), "programs": ("programs",), "archives": ("archive",), "program_names": ("kind", "name"),
+    "repairs": ("repairs",), **{column: (column, "format") for column in _TEXTS},
+}  # fmt: skip
 """By name of a count, the columns whose values are counted together."""
 
 _COLUMNS = tuple(

@@ -21,7 +21,7 @@ from kifu.arrays import Bytes, Indices
 from kifu.datasets.examples import Batch, Dataset, LabelSpec, Layout, pack_planes
 from kifu.datasets.formats import Format, detect_dat
 from kifu.datasets.manifest import block_checks
-from kifu.errors import FormatError, RecipeError, SourceError
+from kifu.errors import FormatError, RecipeError, reading
 from kifu.io import open_regular
 from kifu.kernel import kernel
 from kifu.planes.packing import DAT1, DAT2, Labels, Planes, Records, unpack_dat1, unpack_dat2
@@ -243,12 +243,9 @@ def read_header(header: bytes, layout: DatLayout, position: int) -> int:
 
 def _map_file(path: Path) -> mmap.mmap:
     """Map a whole file for reading. Raises SourceError, and FormatError for an empty file."""
-    try:
-        with open_regular(path) as file:
-            if os.fstat(file.fileno()).st_size:
-                return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except OSError as error:
-        raise SourceError(f"{path} cannot be read: {error.strerror}") from None
+    with reading(path), open_regular(path) as file:
+        if os.fstat(file.fileno()).st_size:
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     raise FormatError(f"{path} is empty; even a data set of 0 examples ends with b'END'")
 
 
@@ -351,11 +348,8 @@ def read_records(path: Path, format: str, offset: int, start: int, stop: int) ->
     Raises FormatError if the file ends before the last record; offset: the byte of record 0, see `Dat.spans`.
     """
     dtype, count = DAT_LAYOUTS[format].record, stop - start
-    try:
-        with open_regular(path) as file:
-            records = np.fromfile(file, dtype, count, offset=offset + start * dtype.itemsize)
-    except OSError as error:
-        raise SourceError(f"{path} cannot be read: {error.strerror or error}") from None
+    with reading(path), open_regular(path) as file:
+        records = np.fromfile(file, dtype, count, offset=offset + start * dtype.itemsize)
     if len(records) != count:
         raise FormatError(f"{path} has changed: it ends too early")
     return records

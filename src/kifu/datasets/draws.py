@@ -58,7 +58,6 @@ class Draws(Report):
         ranks: By rank of the side to move, in the classes of `kifu stats`.
         plies: By ply, in classes of 20.
         results: By result for the side to move: win, loss, draw or unknown.
-        games: Number of games that the examples come from.
         per_game: Minimum, median, mean and maximum number of examples of these games.
         duplicate_games: Games with the moves of another one of `games`, one of each group not counted.
         duplicates: Examples whose position was also drawn from a duplicate of their game; one of each group not

@@ -206,7 +206,6 @@ class EpochPlan:
 
     Attributes:
         ends: [U + 1] int64, where the positions of each unit begin in the sequence.
-        blocks: The blocks that this process delivers.
     """
 
     config: LoaderConfig

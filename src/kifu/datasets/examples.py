@@ -76,7 +76,6 @@ class Layout:
 
     Attributes:
         plane_set: Full name of the plane set, or the features it is composed of.
-        real: Planes may hold any numbers, not only 0 and 1.
         width: Board width; labels that are points refer to this board.
         rim: Rows and columns of padding around the board, on each side of the planes.
         first_row: The board row that is row 0 of the planes and of labels that are points.

@@ -133,7 +133,6 @@ class PositionFilter:
 
 
 def _check_expression(name: str, expression: str | None) -> None:
-    """Raise RecipeError, which names the rule, if its SQL is invalid."""
     if expression is None:
         return
     from kifu.corpus.query import check_expression  # requires duckdb

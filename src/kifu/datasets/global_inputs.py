@@ -22,7 +22,7 @@ from kifu.corpus.schema import map_distinct, to_numpy
 from kifu.errors import RecipeError
 from kifu.planes.encoder import RATING_COLUMNS, ratings_of
 from kifu.records.game import Game
-from kifu.records.meta import Overtime, parse_date, parse_main_before, parse_minutes, parse_overtime, thinking_seconds
+from kifu.records.meta import parse_date, parse_main_before, parse_minutes, parse_overtime, thinking_seconds
 from kifu.registry import unknown
 
 CONDITION_COLUMNS = ("komi", "handicap", "rules", *RATING_COLUMNS, "year", "date", "place", *TIME_COLUMNS)
@@ -137,7 +137,10 @@ class Conditions:
             if date is not None and date.first is not None:
                 found.day[g] = np.datetime64(date.first).astype(np.int64)
             found.server[g] = _server(game.text("PC"))
-            minutes, overtime = _time_limit(game.text("TM"), game.text("OT"))
+            # DGS writes the main time into OT, CGoban 1 the overtime into TM.
+            main, extra = game.text("TM"), game.text("OT")
+            minutes, overtime = parse_minutes(main), parse_overtime(extra) or parse_overtime(main)
+            minutes = parse_main_before(extra) if minutes is None else minutes
             found.seconds[g] = _number(thinking_seconds(minutes, overtime)) / _MOVES
             kind = (0, 1, 0) if overtime is None else (CLOCKS[overtime.kind], overtime.count, overtime.seconds)
             times[:, g] = (_number(minutes), *kind)
@@ -170,13 +173,6 @@ def _column(rows: pa.RecordBatch, name: str) -> Floats:
 
 def _number(value: float | None) -> float:
     return np.nan if value is None else float(value)
-
-
-def _time_limit(main_time: str, overtime: str) -> tuple[float | None, Overtime | None]:
-    """Return minutes and overtime of TM and OT; DGS writes the main time into OT, CGoban 1 the overtime into TM."""
-    minutes = parse_minutes(main_time)
-    periods = parse_overtime(overtime) or parse_overtime(main_time)
-    return parse_main_before(overtime) if minutes is None else minutes, periods
 
 
 def _clock(minutes: Floats, kind: Floats, count: Floats, seconds: Floats) -> Floats:

@@ -18,7 +18,7 @@ import numpy as np
 from kifu.arrays import Array
 from kifu.datasets.examples import Batch, Dataset, LabelSpec, Layout, concat, pack_planes, parse_layout
 from kifu.datasets.manifest import Writer, WriteReport, WrittenFile, block_checks
-from kifu.errors import FormatError, OutputError, RecipeError, SourceError, first_line, printable
+from kifu.errors import FormatError, OutputError, RecipeError, first_line, printable, reading
 from kifu.io import AtomicFile, bytes_at, cannot_write, open_regular, read_at, temp_path
 
 _GROUP = 1024
@@ -122,14 +122,9 @@ class Hdf5Writer(Writer):
 
     def _create(self, name: str, dtype: np.dtype[Any], row_shape: tuple[int, ...], chunk: int) -> h5py.Dataset:
         return self._file.create_dataset(
-            name,
-            (0, *row_shape),
-            dtype,
-            maxshape=(None, *row_shape),
-            chunks=(chunk, *row_shape),
-            compression="lzf",
+            name, (0, *row_shape), dtype, maxshape=(None, *row_shape), chunks=(chunk, *row_shape), compression="lzf",
             track_times=False,
-        )
+        )  # fmt: skip
 
     def append(self, prepared: Batch) -> None:
         """Append a prepared batch; see `Writer.append`."""
@@ -215,15 +210,11 @@ class Hdf5(Dataset):
     """An hdf5@2 file, or a file that RocAlphaGo wrote; docs/formats/hdf5.md lists the limits."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Open a file. Raises SourceError and FormatError."""
         self.path = Path(path)
-        try:
-            with open_regular(self.path) as file:
-                size = os.fstat(file.fileno()).st_size
-                block_checks(self.path)[self.path.name].check(partial(bytes_at, file.fileno()), 0, size)
-                self._opened = _DiskFile(os.dup(file.fileno()))
-        except OSError as error:
-            raise SourceError(f"{self.path} cannot be read: {error.strerror}") from None
+        with reading(self.path), open_regular(self.path) as file:
+            size = os.fstat(file.fileno()).st_size
+            block_checks(self.path)[self.path.name].check(partial(bytes_at, file.fileno()), 0, size)
+            self._opened = _DiskFile(os.dup(file.fileno()))
         with ExitStack() as stack, self._as_format_error():
             self._file = stack.enter_context(h5py.File(self._opened, "r"))
             self._open()

@@ -46,7 +46,6 @@ class Mixture:
     positions: int | None = None
 
     def __post_init__(self) -> None:
-        """Raise RecipeError for invalid values, and SourceError for empty paths."""
         if not self.proportions:
             raise RecipeError("a mixture requires at least one source, got none")
         seen: dict[str, str] = {}
@@ -78,7 +77,6 @@ class MixtureSelection(EpochSelection):
     """The positions of a mixture in one epoch; units are consecutive games, or runs of rows, in their final order.
 
     Attributes:
-        parts: The selection of each source.
         part: [U] int32, index of each unit's source.
         unit: [U] int32, the unit of that source. Of the last one of a source, only the first positions may belong to
             the epoch.

@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kifu.arrays import Array, Bools, Doubles, Indices
-from kifu.corpus.catalogue import Catalogue, is_catalogue, open_catalogue
+from kifu.arrays import Array, Bools, Indices
+from kifu.corpus.catalogue import is_catalogue, open_catalogue
 from kifu.corpus.ingest import ingest
 from kifu.corpus.schema import GAME_COLUMNS, SCHEMA, drop_codes, to_numpy
 from kifu.datasets.filter import DEFAULT_FILTER, PositionFilter
@@ -115,7 +115,11 @@ def _kept_games(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the kept games of a catalogue that have moves, fit the board and are selected by the filter."""
     catalogue, first = open_catalogue(path), 0
-    weights = _game_weights(catalogue, filter)
+    weights = None
+    if filter.where is not None or filter.weight is not None:
+        from kifu.corpus.query import weigh_games  # requires duckdb
+
+        weights = weigh_games(catalogue, filter.weight or "1", filter.where)
     names = dict.fromkeys((*(name for name in columns if name != WEIGHT_COLUMN), *_FILTER_COLUMNS))
     for batch in catalogue.batches(tuple(names), size=_ROWS):
         width, height = to_numpy(batch["width"]), to_numpy(batch["height"])
@@ -132,15 +136,6 @@ def _kept_games(
                 batch = batch.append_column(_FIELDS[WEIGHT_COLUMN], pa.array(weight))
         first += len(batch)
         yield batch.filter(pa.array(kept))
-
-
-def _game_weights(catalogue: Catalogue, filter: PositionFilter) -> Doubles | None:
-    """Return the weights of all rows of a catalogue, 0 for games that are not selected; None without such rules."""
-    if filter.where is None and filter.weight is None:
-        return None
-    from kifu.corpus.query import weigh_games  # requires duckdb
-
-    return weigh_games(catalogue, filter.weight or "1", filter.where)
 
 
 def _plain_type(kind: pa.DataType) -> pa.DataType:

@@ -27,7 +27,7 @@ from kifu.config import first_invalid
 from kifu.datasets.examples import Batch, Dataset, Layout, concat, pack_planes, part_spans
 from kifu.datasets.manifest import Writer, WriteReport, WrittenFile, block_checks
 from kifu.datasets.npz import HEADER_BYTES, npy_header
-from kifu.errors import FormatError, RecipeError, SourceError
+from kifu.errors import FormatError, RecipeError, SourceError, reading
 from kifu.io import AtomicDirectory, AtomicFile, bytes_at, open_regular, read_at, read_small
 
 INDEX = "examples.json"
@@ -61,11 +61,9 @@ def open_array(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> File
     """Open a .npy file. Raises FormatError unless header and size are those that np.save writes for an array."""
     header = npy_header(dtype, shape)
     with ExitStack() as stack:
-        try:
+        with reading(path):
             file = stack.enter_context(open_regular(path))
             size, actual = os.fstat(file.fileno()).st_size, file.read(len(header))
-        except OSError as error:
-            raise SourceError(f"{path} cannot be read: {error.strerror}") from None
         if actual != header:
             raise FormatError(f"{path} does not begin with the header of an array {dtype.str} {list(shape)}")
         expected = len(header) + dtype.itemsize * prod(shape)
@@ -154,7 +152,6 @@ class NpyWriter(FolderWriter):
     format = "npy@1"
 
     def __init__(self, path: Path, layout: Layout, examples: int = 0) -> None:
-        """Create the files; see `kifu.datasets.formats.open_writer`. Raises OutputError."""
         super().__init__(path, layout)
         try:
             for name, (dtype, row_shape) in _columns(layout).items():
@@ -216,7 +213,6 @@ class Npy(Dataset):
         return planes
 
     def _rows(self, name: str, rows: range) -> Array:
-        """Return rows of a file. Raises FormatError if it has been truncated."""
         if not self._files:
             raise ValueError(f"{self.path} is closed")
         dtype, row_shape = self._columns[name]
@@ -292,7 +288,9 @@ class BookNpyWriter(FolderWriter):
         self._pending = [rows.slice(done, len(rows))]
 
     def _write(self, rows: Batch) -> None:
-        base = chunk_base(self._archive or "", self._data_type)
+        # Such as KGS-2006-19-10388-train for the archive KGS-2006-19-10388-.tar.gz.
+        base = _NOT_PLAIN.sub("_", (self._archive or "").replace(".tar.gz", "")[:150] + self._data_type[:50])
+        base = "_" + base[1:] if base.startswith(".") else base
         chunk = self._chunks.get(base, 0)
         self._chunks[base] = chunk + 1
         planes, moves = rows.unpack_planes(self.layout), rows.labels["move"].astype(np.int64)
@@ -315,22 +313,10 @@ def check_layout(layout: Layout) -> None:
         raise RecipeError(f"{BookNpyWriter.format} holds only the label move, not {labels}")
 
 
-def chunk_base(archive: str, data_type: str) -> str:
-    """Return the start of the names of an archive's files, such as "KGS-2006-19-10388-train".
-
-    Args:
-        archive: File name of the archive, such as "KGS-2006-19-10388-.tar.gz"; characters that are unsafe in file names
-            become "_".
-    """
-    plain = _NOT_PLAIN.sub("_", archive.replace(".tar.gz", "")[:150] + data_type[:50])
-    return "_" + plain[1:] if plain.startswith(".") else plain
-
-
 class BookNpy(Dataset):
     """A book-npy@1 directory. Each read opens the files that it needs."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Open a directory. Headers and sizes are checked now, values when they are read."""
         self.path = Path(path)
         index = read_folder_index(self.path)
         self.layout, self.examples, self.about = index.layout, index.examples, index.about
@@ -348,11 +334,8 @@ class BookNpy(Dataset):
 
     def _count_rows(self, features: Path, labels: Path) -> int:
         """Return the number of rows of a chunk, whose headers and sizes are checked."""
-        try:
-            with open_regular(labels) as file:
-                shape = _SHAPE.search(file.read(HEADER_BYTES))
-        except OSError as error:
-            raise SourceError(f"{labels} cannot be read: {error.strerror}") from None
+        with reading(labels), open_regular(labels) as file:
+            shape = _SHAPE.search(file.read(HEADER_BYTES))
         rows = int(shape[1]) if shape else 0
         if not 1 <= rows <= CHUNK:
             raise FormatError(f"{labels} does not begin with the header of an array of 1 to {CHUNK} numbers")
@@ -391,12 +374,9 @@ class BookNpy(Dataset):
     def _read_file(self, path: Path, start: int, shape: tuple[int, ...]) -> Doubles:
         count = int(np.prod(shape))
         at = HEADER_BYTES + start * count // shape[0] * _DTYPE.itemsize
-        try:
-            with open_regular(path) as file:
-                self._checks[path.name].check(partial(bytes_at, file.fileno()), at, at + count * _DTYPE.itemsize)
-                values = np.fromfile(file, _DTYPE, count, offset=at)
-        except OSError as error:
-            raise SourceError(f"{path} cannot be read: {error.strerror}") from None
+        with reading(path), open_regular(path) as file:
+            self._checks[path.name].check(partial(bytes_at, file.fileno()), at, at + count * _DTYPE.itemsize)
+            values = np.fromfile(file, _DTYPE, count, offset=at)
         if len(values) != count:
             raise FormatError(f"{path} has been truncated")
         return values.reshape(shape)

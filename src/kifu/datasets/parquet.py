@@ -16,7 +16,7 @@ import pyarrow as pa
 from kifu.arrays import Indices
 from kifu.corpus.parquet import TableWriter, open_parquet, parquet_metadata
 from kifu.corpus.schema import to_numpy
-from kifu.datasets.examples import Batch, Dataset, LabelSpec, Layout, concat, parse_layout, part_spans
+from kifu.datasets.examples import Batch, Dataset, Layout, concat, parse_layout, part_spans
 from kifu.datasets.manifest import Writer, WriteReport, WrittenFile
 from kifu.errors import FormatError, first_line
 
@@ -42,20 +42,14 @@ def is_examples(path: Path) -> bool:
 
 def schema_of(layout: Layout) -> pa.Schema:
     """Return the schema of a file with this layout."""
-    labels = [pa.field(label.name, _column_type(label), nullable=False) for label in layout.labels]
-    return pa.schema(
-        [
-            pa.field("planes", pa.binary(layout.packed_bytes), nullable=False),
-            *labels,
-            pa.field("game", pa.uint64(), nullable=False),
-            pa.field("ply", pa.int32(), nullable=False),
-        ]
-    )
-
-
-def _column_type(label: LabelSpec) -> pa.DataType:
-    value = pa.from_numpy_dtype(label.np_dtype)
-    return pa.list_(pa.field("element", value, nullable=False), prod(label.shape)) if label.shape else value
+    columns: dict[str, pa.DataType] = {"planes": pa.binary(layout.packed_bytes)}
+    for label in layout.labels:
+        kind = pa.from_numpy_dtype(label.np_dtype)
+        columns[label.name] = (
+            pa.list_(pa.field("element", kind, nullable=False), prod(label.shape)) if label.shape else kind
+        )
+    columns |= {"game": pa.uint64(), "ply": pa.int32()}
+    return pa.schema([pa.field(name, kind, nullable=False) for name, kind in columns.items()])
 
 
 class ParquetWriter(Writer):

@@ -556,7 +556,6 @@ class TokenWriter(ExitStack):
     """Writes a tokens@1 directory, which appears under its name when `commit` returns. A context manager."""
 
     def __init__(self, path: Path, tokenizer: Tokenizer) -> None:
-        """Create the files. Raises OutputError."""
         super().__init__()
         self._tokenizer = tokenizer
         self._end = 0
@@ -579,19 +578,9 @@ class TokenWriter(ExitStack):
         """Finish the directory, with metadata as JSON values, and give it its name; reported examples are games."""
         written, games = tuple(file.commit() for file in self._files), self._files[2].rows
         tokenizer = self._tokenizer
-        self._folder.commit(
-            {
-                "format": FORMAT,
-                "games": games,
-                "tokens": self._end,
-                "width": tokenizer.width,
-                "height": tokenizer.height,
-                "pad": tokenizer.pad,
-                "metadata": tokenizer.fields,
-                "vocabulary": tokenizer.names,
-                "about": dict(about),
-            }
-        )
+        index = {name: getattr(tokenizer, name) for name in ("width", "height", "pad")}
+        names = {"metadata": tokenizer.fields, "vocabulary": tokenizer.names, "about": dict(about)}
+        self._folder.commit({"format": FORMAT, "games": games, "tokens": self._end, **index, **names})
         return WriteReport(games, written)
 
 

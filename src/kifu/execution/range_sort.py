@@ -159,7 +159,6 @@ class SpillFile:
     """Arrays on disk, in a temporary file without a name. A context manager."""
 
     def __init__(self, folder: Path) -> None:
-        """Open the file in a folder. Raises OutputError."""
         self._folder = folder
         self._count = 0
         try:

@@ -198,7 +198,9 @@ class FileDownload:
         with bar.subtask(self.target.name, "bytes") as subtask, self._locked() as file:
             if self.target.exists():  # written by another process in the meantime
                 return
-            self._transfer.validator = self._read_validator()
+            with suppress(OSError, ValueError):  # the ETag or the date of the version that the .part file holds
+                text = read_small(self._validator_path, 300).decode("ascii")
+                self._transfer.validator = text if is_validator(text) else ""
             self._client.retry(
                 lambda: self._attempt(file, subtask), lambda line: bar.log(f"{self.target.name}: {line}")
             )
@@ -209,26 +211,15 @@ class FileDownload:
 
     def _attempt(self, file: BinaryIO, subtask: Subtask) -> None:
         self._transfer.attempt(file, subtask)
-        reason = self._damage()
+        reason = find_damage(self._part_path, kind_of(self.target.name), self._limit)
+        if not reason and self.file.checksum and differs(self._part_path, self.file.checksum):
+            reason = "it differs from the checksum that the publisher gives"
         if reason:
             empty(file)
             # Pieces of several responses may be of several versions; a body of unknown length may have been cut off.
             if not self._transfer.whole:
                 raise RetryableError(f"{reason}; starting over", 0.0)
             raise DownloadError(reason)
-
-    def _damage(self) -> str:
-        reason = find_damage(self._part_path, kind_of(self.target.name), self._limit)
-        if not reason and self.file.checksum and differs(self._part_path, self.file.checksum):
-            reason = "it differs from the checksum that the publisher gives"
-        return reason
-
-    def _read_validator(self) -> str:
-        """Return the ETag or the date of the version that the .part file holds; "" if it is unknown."""
-        with suppress(OSError, ValueError):
-            text = read_small(self._validator_path, 300).decode("ascii")
-            return text if is_validator(text) else ""
-        return ""
 
     def _write_validator(self, validator: str, _total: int | None) -> None:
         if validator:
@@ -273,7 +264,6 @@ class FetchReport(Report):
 
     Attributes:
         fetched: Files that were downloaded, or with `dry_run` would be.
-        received: Bytes of files that came over the network.
         size: Bytes of the files in `fetched` as far as the index lists them.
         unknown: Number of files in `fetched` whose size the index does not list.
     """
@@ -333,9 +323,7 @@ def fetch(
     .part files, which are resumed, and their .part.etag are left.
 
     Args:
-        collection: A name in `COLLECTIONS`.
         index: An http or https address or a file, instead of the index in `COLLECTIONS`.
-        dry_run: Only read the index and list the files.
 
     Raises:
         FetchError: Some files could not be fetched.

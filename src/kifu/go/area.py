@@ -50,18 +50,11 @@ def new_area_workspace(width: int, height: int) -> AreaWorkspace:
     """Return a workspace for boards of one size. Raises GameError if width or height is not in 1..25."""
     n, words = width * height, len(new_state(width, height).words)
     return AreaWorkspace(
-        alive=np.zeros((2, words), np.uint64),
-        enclosed=np.zeros((2, words), np.uint64),
-        region=np.zeros(n + 1, np.int16),
-        queue=np.zeros(n, np.int16),
-        start=np.zeros(n + 1, np.int16),
-        vital=np.zeros((n, 4), np.int16),
-        n_vital=np.zeros(n, np.uint8),
-        narrow=np.zeros(n, np.bool_),
-        holds_stones=np.zeros(n, np.bool_),
-        broken=np.zeros(n, np.bool_),
-        n_regions=np.zeros(n, np.int16),
-    )
+        alive=np.zeros((2, words), np.uint64), enclosed=np.zeros((2, words), np.uint64),
+        region=np.zeros(n + 1, np.int16), queue=np.zeros(n, np.int16), start=np.zeros(n + 1, np.int16),
+        vital=np.zeros((n, 4), np.int16), n_vital=np.zeros(n, np.uint8), narrow=np.zeros(n, np.bool_),
+        holds_stones=np.zeros(n, np.bool_), broken=np.zeros(n, np.bool_), n_regions=np.zeros(n, np.int16),
+    )  # fmt: skip
 
 
 @inline_kernel

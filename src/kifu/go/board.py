@@ -65,7 +65,6 @@ class Board:
 
     Attributes:
         to_play: BLACK or WHITE; may be set.
-        ply: Number of moves played, including passes.
     """
 
     __hash__ = None  # type: ignore[assignment]  # mutable
@@ -233,11 +232,6 @@ class Board:
     def setup(self, black: Iterable[Move] = (), white: Iterable[Move] = (), empty: Iterable[Move] = ()) -> None:
         """Edit the position: place stones and empty points. Nothing is captured, and ko and superko start anew.
 
-        Args:
-            black: Points to place black stones on.
-            white: Points to place white stones on.
-            empty: Points to empty.
-
         Raises:
             GameError: A point is not on the board, or a chain would have no liberties; the board is unchanged.
         """
@@ -344,7 +338,6 @@ class Board:
         return f"<Board {self.width} x {self.height}, ply {self.ply}, {player} to play>"
 
     def _repr_svg_(self) -> str | None:
-        """Return the position as an SVG picture, for notebooks; None without matplotlib."""
         last = self._last if self._last >= 0 else None
         return notebook_svg(lambda: draw_board(self.stones, last=last))
 

@@ -67,20 +67,13 @@ class UndoStack(NamedTuple):
 def new_undo_stack(depth: int, words: int) -> UndoStack:
     """Return an empty stack of up to `depth` moves, for boards whose bit sets have that many words."""
     return UndoStack(
-        scalars=np.zeros(N_UNDO_SCALARS, np.int64),
-        ko=np.zeros(depth + 1, np.int64),
-        point=np.zeros(depth, np.int64),
-        chain_id=np.zeros(depth, np.int64),
-        next_in_chain=np.zeros(depth, np.int64),
-        n_stones=np.zeros(depth, np.int64),
-        n_saved=np.zeros(depth, np.int64),
-        saved_chain=np.zeros((depth, 4), np.int64),
-        saved_n_liberties=np.zeros((depth, 4), np.int64),
-        saved_liberties=np.zeros((depth, 4, words), np.uint64),
-        merged_chain=np.zeros((depth, 4), np.int64),
-        n_captured=np.zeros(depth, np.int64),
-        captured=np.zeros((depth, 4), np.int64),
-    )
+        scalars=np.zeros(N_UNDO_SCALARS, np.int64), ko=np.zeros(depth + 1, np.int64), point=np.zeros(depth, np.int64),
+        chain_id=np.zeros(depth, np.int64), next_in_chain=np.zeros(depth, np.int64),
+        n_stones=np.zeros(depth, np.int64), n_saved=np.zeros(depth, np.int64),
+        saved_chain=np.zeros((depth, 4), np.int64), saved_n_liberties=np.zeros((depth, 4), np.int64),
+        saved_liberties=np.zeros((depth, 4, words), np.uint64), merged_chain=np.zeros((depth, 4), np.int64),
+        n_captured=np.zeros(depth, np.int64), captured=np.zeros((depth, 4), np.int64),
+    )  # fmt: skip
 
 
 @inline_kernel
@@ -309,21 +302,13 @@ def new_ladder_search(width: int, height: int) -> LadderSearch:
     n, words = width * height, len(state.words)
     depth = 3 * n // 2 + 2
     return LadderSearch(
-        scalars=np.array([-1, 0, NODE_LIMIT], np.int64),
-        colour=state.colour,
-        cached=np.zeros(words, np.uint64),
-        working_moves=np.zeros((n, words), np.uint64),
-        depends_on=np.zeros((n, words), np.uint64),
-        last_search=np.zeros(n, np.int64),
-        changed=np.zeros(words, np.uint64),
-        pending=np.zeros(words, np.uint64),
-        candidates=np.zeros(words, np.uint64),
-        undo=new_undo_stack(depth, words),
-        moves=np.zeros((depth, 2), np.int64),
-        n_moves=np.zeros(depth, np.int64),
-        captures=np.zeros((depth, words), np.uint64),
+        scalars=np.array([-1, 0, NODE_LIMIT], np.int64), colour=state.colour, cached=np.zeros(words, np.uint64),
+        working_moves=np.zeros((n, words), np.uint64), depends_on=np.zeros((n, words), np.uint64),
+        last_search=np.zeros(n, np.int64), changed=np.zeros(words, np.uint64), pending=np.zeros(words, np.uint64),
+        candidates=np.zeros(words, np.uint64), undo=new_undo_stack(depth, words), moves=np.zeros((depth, 2), np.int64),
+        n_moves=np.zeros(depth, np.int64), captures=np.zeros((depth, words), np.uint64),
         n_captures=np.zeros(depth, np.int64),
-    )
+    )  # fmt: skip
 
 
 @inline_kernel

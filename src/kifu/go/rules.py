@@ -49,7 +49,6 @@ class Rules:
     """The ko and suicide rules. The defaults forbid the least that any common rule set forbids, see `RECORD_RULES`.
 
     Attributes:
-        ko: See `Ko`.
         suicide: Whether a move may remove its own chain of two or more stones. Suicide of a single stone is always
             illegal: it changes nothing on the board, so no rule set needs to distinguish it from a pass.
 

@@ -97,22 +97,13 @@ def new_state(width: int, height: int) -> State:
     n = width * height
     words = 6 if n < 384 else 10  # the wall, point n, has a bit too
     state = State(
-        words=(0,) * words,
-        neighbours=neighbour_table(width, height),
-        colour=np.zeros(n + 1, np.uint8),
-        chain_id=np.zeros(n + 1, np.uint16),
-        next_in_chain=np.zeros(n, np.uint16),
-        n_stones=np.zeros(n, np.int16),
-        n_liberties=np.zeros(n, np.int16),
-        stones=np.zeros((n, words), np.uint64),
-        liberties=np.zeros((n, words), np.uint64),
-        key=np.zeros(n, np.uint64),
-        liberty_class=np.zeros(n, np.uint8),
-        stones_by_liberties=np.zeros((2, 3, words), np.uint64),
-        zobrist=zobrist_keys(n),
-        hash=np.zeros(1, np.uint64),
+        words=(0,) * words, neighbours=neighbour_table(width, height), colour=np.zeros(n + 1, np.uint8),
+        chain_id=np.zeros(n + 1, np.uint16), next_in_chain=np.zeros(n, np.uint16), n_stones=np.zeros(n, np.int16),
+        n_liberties=np.zeros(n, np.int16), stones=np.zeros((n, words), np.uint64),
+        liberties=np.zeros((n, words), np.uint64), key=np.zeros(n, np.uint64), liberty_class=np.zeros(n, np.uint8),
+        stones_by_liberties=np.zeros((2, 3, words), np.uint64), zobrist=zobrist_keys(n), hash=np.zeros(1, np.uint64),
         scalars=np.full(N_SCALARS, -1, np.int64),
-    )
+    )  # fmt: skip
     clear(state)
     return state
 

@@ -278,19 +278,16 @@ class _StateDict:
         if len(blocks) != len(config.block_kind):
             raise FormatError(f"{len(blocks)} blocks, but {len(config.block_kind)} in the configuration")
         conv, pooled = self._conv("conv_spatial"), config.gpool_num_channels
+        key, tip, spatial = "norm_trunkfinal", None, "norm_trunkfinal.gamma" in self._state
+        if rms:
+            scale = self._array(f"{key}.gamma" if spatial else f"{key}.norm.weight")
+            tip = kata.TipNorm(f"model.{key}", len(scale), 1e-6, spatial, 0, scale, self._array(f"{key}.beta"))
         return kata.Trunk(
             "trunk", len(blocks), conv.outputs, config.mid_num_channels, config.mid_num_channels - pooled, pooled,
             pooled, int(rms), self._zeros(5, version >= 15), conv, self._linear("linear_global"), self._encoder(),
             blocks, None if rms else self._norm("norm_trunkfinal", 1 / math.sqrt(len(blocks) + 1)),
-            self._tip() if rms else None, self._act("act_trunkfinal"),
+            tip, self._act("act_trunkfinal"),
         )  # fmt: skip
-
-    def _tip(self) -> kata.TipNorm:
-        spatial = "norm_trunkfinal.gamma" in self._state
-        scale = self._array(f"norm_trunkfinal.{'gamma' if spatial else 'norm.weight'}")
-        return kata.TipNorm(
-            "model.norm_trunkfinal", len(scale), 1e-6, spatial, 0, scale, self._array("norm_trunkfinal.beta")
-        )
 
     def _encoder(self) -> kata.MetadataEncoder | None:
         key = "metadata_encoder"

@@ -73,14 +73,10 @@ class BoardHistory(NamedTuple):
 def new_board_history(s: State, plies: int) -> BoardHistory:
     """Return a history around a board, whatever is on it, for games of at most `plies` moves."""
     return BoardHistory(
-        s=s,
-        rules=np.zeros(8, np.int64),
-        seen=go.new_history(plies),
-        seen_twice=go.new_history(plies),
-        pass_situations=go.new_history(plies),
-        ever_occupied=np.zeros(len(s.words), np.uint64),
+        s=s, rules=np.zeros(8, np.int64), seen=go.new_history(plies), seen_twice=go.new_history(plies),
+        pass_situations=go.new_history(plies), ever_occupied=np.zeros(len(s.words), np.uint64),
         scalars=np.zeros(N_SCALARS, np.int64),
-    )
+    )  # fmt: skip
 
 
 def rule_codes(rules: npt.NDArray[np.void]) -> RuleCodes:

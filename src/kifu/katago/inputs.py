@@ -121,16 +121,11 @@ def new_workspace(width: int, height: int, frame_width: int, frame_height: int, 
     context = new_context(width, height, frame_width, frame_height, 0)
     words = len(context.s.words)
     return KataWorkspace(
-        history=kata.new_board_history(context.s, plies),
-        on_board=context.board,
-        geometry=context.geometry,
-        ladders=context.ladders,
-        laddered=np.zeros((3, words), np.uint64),
-        ladder_moves=np.zeros((2, words), np.uint64),
-        area_workspace=new_area_workspace(frame_width, frame_height),
-        area=np.zeros((2, words), np.uint64),
-        planes=np.zeros((PLANES, words), np.uint64),
-    )
+        history=kata.new_board_history(context.s, plies), on_board=context.board, geometry=context.geometry,
+        ladders=context.ladders, laddered=np.zeros((3, words), np.uint64),
+        ladder_moves=np.zeros((2, words), np.uint64), area_workspace=new_area_workspace(frame_width, frame_height),
+        area=np.zeros((2, words), np.uint64), planes=np.zeros((PLANES, words), np.uint64),
+    )  # fmt: skip
 
 
 @inline_kernel

@@ -198,10 +198,6 @@ class Pooling:
     conv2: Annotated[Conv, Dims("inner", "channels")]
 
 
-def _learned(known: Known) -> bool:
-    return bool(known["rotary"] and known["learned"])
-
-
 def _fixed(known: Known) -> bool:
     return bool(known["rotary"] and not known["learned"])
 
@@ -223,7 +219,9 @@ class Attention:
     key: Annotated[Weights, Dims("channels", "kv_heads*query_size")]
     value: Annotated[Weights, Dims("channels", "kv_heads*value_size")]
     output: Annotated[Weights, Dims("heads*value_size", "channels")]
-    frequencies: Annotated[Weights | None, Dims("kv_heads", "pairs", "2"), When(_learned)] = None
+    frequencies: Annotated[
+        Weights | None, Dims("kv_heads", "pairs", "2"), When(lambda known: bool(known["rotary"] and known["learned"]))
+    ] = None
     """Learned rotary frequencies [key heads, pairs, (x, y)]."""
     theta_name: Annotated[str | None, When(_fixed)] = None
     theta: Annotated[float | None, When(_fixed)] = None
@@ -310,17 +308,14 @@ class Trunk:
     act: Activation
 
 
-def _policies(known: Known) -> int:
-    """Return the number of policies before version 17, where it is stated."""
-    return 4 if known["version"] == 16 else 2 if known["version"] >= 12 else 1
-
-
 @dataclass
 class PolicyLayers:
     """The policies of points and pass: the first is that of the next move, the second an optimistic one."""
 
     name: str
-    policies: Annotated[int, range(1, 5), since(17, _policies)]
+    policies: Annotated[
+        int, range(1, 5), since(17, lambda known: 4 if known["version"] == 16 else 2 if known["version"] >= 12 else 1)
+    ]
     unused: Annotated[list[int], Dims("3"), since(17, lambda _: [])]
     conv: Annotated[Conv, Dims("channels", "inner")]
     pooled_conv: Annotated[Conv, Dims("channels", "pooled")]
@@ -371,7 +366,6 @@ class KataNetFile:
         td_score: Like the next six, the factor of a number about the score or of its error.
         encoder_version: 1 for a human-style net, which takes metadata (`kifu.katago.metadata`), else 0.
         suicide_areas: 1 if it expects planes 18 and 19 as if suicide were legal under all rules.
-        binary: True if arrays are stored as bytes, False as text.
     """
 
     name: str

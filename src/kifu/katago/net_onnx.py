@@ -38,7 +38,6 @@ class KataOnnx(BaseModel):
     Attributes:
         width: Size of the planes; smaller boards are embedded in their upper left corner.
         exact: True if boards must fill the planes.
-        output_scale: Factor of all outputs.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)

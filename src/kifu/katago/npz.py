@@ -22,7 +22,7 @@ from kifu.datasets.labels import find_label
 from kifu.datasets.manifest import WriteReport, WrittenFile
 from kifu.datasets.npy import INDEX, read_folder_index
 from kifu.datasets.npz import CompressedPiece, Compression, NpzMember, NpzReader, StoredArray, compress, write_npz
-from kifu.errors import FormatError, RecipeError, SourceError
+from kifu.errors import FormatError, RecipeError, reading
 from kifu.io import AtomicDirectory, cannot_write
 from kifu.planes.registry import KATAGO22
 
@@ -325,7 +325,10 @@ class KataNpz(Dataset):
             index = read_folder_index(self.path)
             self.about = index.about
             return [self.path / name for name in index.files if name.endswith(".npz")]
-        return npz_files(self.path)
+        with reading(self.path):
+            names = sorted(each.name for each in self.path.iterdir() if each.suffix == ".npz")
+        # Like shuffle.py, which skips files with _ in their names.
+        return [self.path / name for name in names if "_" not in name and not name.startswith(".")]
 
     @property
     def arrays(self) -> tuple[KataArray, ...]:
@@ -392,15 +395,6 @@ class KataNpz(Dataset):
             self._readers[k] = NpzReader(self.files[k].path)
         self._readers[k] = reader = self._readers.pop(k)  # the most recently used one is last
         return reader
-
-
-def npz_files(directory: Path) -> list[Path]:
-    """Return the files that shuffle.py would read: those without _ in their names, sorted. Raises SourceError."""
-    try:
-        names = sorted(each.name for each in directory.iterdir() if each.suffix == ".npz")
-    except OSError as error:
-        raise SourceError(f"{directory} cannot be read: {error.strerror}") from None
-    return [directory / name for name in names if "_" not in name and not name.startswith(".")]
 
 
 def _zeros(array: KataArray, rows: int) -> Array:

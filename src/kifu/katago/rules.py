@@ -62,7 +62,6 @@ class KataRules:
     Attributes:
         ko: "spight" is situational superko that a pass lifts.
         tax: "seki": no points for territory in seki; "all": also two points less for each living group.
-        suicide: Whether suicide of two or more stones is allowed.
         handicap_bonus: White's points for n handicap stones.
 
     Examples:
@@ -116,13 +115,9 @@ class KataRules:
     def codes(self) -> tuple[int, ...]:
         """The first six fields of `GAME_RULES`."""
         return (
-            get_args(KataKo).index(self.ko),
-            get_args(Scoring).index(self.scoring),
-            get_args(Tax).index(self.tax),
-            int(self.suicide),
-            int(self.button),
-            get_args(HandicapBonus).index(self.handicap_bonus),
-        )
+            get_args(KataKo).index(self.ko), get_args(Scoring).index(self.scoring), get_args(Tax).index(self.tax),
+            int(self.suicide), int(self.button), get_args(HandicapBonus).index(self.handicap_bonus),
+        )  # fmt: skip
 
 
 _JAPANESE = KataRules("simple", "territory", "seki", suicide=False)
@@ -212,13 +207,12 @@ def _from_json(text: str) -> KataRules:
             values[name] = value.lower()
         elif key in _SWITCHES and isinstance(value, bool):
             values[_SWITCHES[key]] = value
-        elif not (key == "friendlyPassOk" and isinstance(value, bool)) and not (key == "komi" and _is_komi(value)):
+        elif key == "komi" and isinstance(value, int | float) and abs(value) <= _MAX_JSON_KOMI:
+            if np.float32(value) % 0.5:
+                _reject(text)
+        elif key != "friendlyPassOk" or not isinstance(value, bool):
             _reject(text)
     return _with_default_tax(values)
-
-
-def _is_komi(value: Any) -> bool:
-    return isinstance(value, int | float) and abs(value) <= _MAX_JSON_KOMI and float(np.float32(value)) % 0.5 == 0
 
 
 def resolve_rules(

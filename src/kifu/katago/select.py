@@ -237,14 +237,11 @@ class CountRows(SetJob):
         has_row = kept[game] & (ply < stop[game])
         counts = np.bincount(game[has_row], minlength=len(kept))[kept]
         return SetChunk(
-            content=None,
-            member=(item.first + rows[kept]).astype(np.int32),
-            rows=counts.astype(np.int32),
+            content=None, member=(item.first + rows[kept]).astype(np.int32), rows=counts.astype(np.int32),
             plies=ply[has_row].astype(np.uint16),
-            drops=drops + Counter(DropReason(k).name for k in drop[~kept].tolist()),
-            elsewhere=elsewhere,
+            drops=drops + Counter(DropReason(k).name for k in drop[~kept].tolist()), elsewhere=elsewhere,
             read=len(item.batch),
-        )
+        )  # fmt: skip
 
     def _faults(
         self, batch: pa.RecordBatch, games: GameArrays, unresolved: Bytes
@@ -271,7 +268,9 @@ class CountRows(SetJob):
         has_text = batch["result_text"].is_valid().to_numpy(zero_copy_only=False)
         winner = batch["winner"].is_valid().to_numpy(zero_copy_only=False)
         ending = map_distinct(batch["ending"], lambda e: e == "unknown", np.bool_)
-        unparsed = has_text & ending & ~winner & ~_is_question_mark(batch)
+        # A question mark is an unknown result, not an unparsable one.
+        question_mark = map_distinct(batch["result_text"], lambda text: (text or "").strip() == "?", np.bool_)
+        unparsed = has_text & ending & ~winner & ~question_mark
         yield ~winner if recipe.results == "known" else unparsed, DropReason.UNFINISHED
         yield to_numpy(batch["margin"].fill_null(0)) >= points, DropReason.HUGE_SCORE
 
@@ -289,8 +288,3 @@ class CountRows(SetJob):
         short = (drop == DropReason.KEPT) & ((stop <= first) | (stop - first < min_moves))
         drop[short] = np.where(np.diff(games.move_offset)[rows] == 0, DropReason.NO_MOVES, DropReason.TOO_SHORT)[short]
         return stop, drop
-
-
-def _is_question_mark(batch: pa.RecordBatch) -> Bools:
-    """Return whether RE is a question mark, [G]: an unknown result, but not an unparsable one."""
-    return map_distinct(batch["result_text"], lambda text: (text or "").strip() == "?", np.bool_)

@@ -31,7 +31,7 @@ from kifu.datasets.formats import detect_format
 from kifu.datasets.formats import open as open_examples
 from kifu.datasets.manifest import manifest_path, read_game_rows, read_manifest
 from kifu.datasets.tokens import FORMAT, is_tokens, open_tokens
-from kifu.errors import DropReason, FormatError, RecipeError, SourceError
+from kifu.errors import DropReason, FormatError, RecipeError, reading
 from kifu.execution.executor import THREADS, Executor, make_executor
 from kifu.execution.range_sort import Columns, RangeSort
 from kifu.go.state import ONE, ZERO, last_point
@@ -67,7 +67,6 @@ class AuditSet:
     """A set of positions. Its games are numbered from 0, in the order of the set.
 
     Attributes:
-        kind: A name for the kind of file.
         games: The number of games; None if the file does not record which game a position is from.
         shards: With `read` and `process`, a map whose results are all positions in order, see `Executor.run`.
         records: The records that games were taken from; empty if the file does not name them.
@@ -90,7 +89,6 @@ class AuditSet:
 
 
 def _catalogue_set(path: Path) -> AuditSet:
-    """Return the kept games of a catalogue, replayed."""
     catalogue, games, positions = open_catalogue(path), 0, 0
     for batch in catalogue.batches(("drop", "n_moves")):
         kept = drop_codes(batch) == DropReason.KEPT
@@ -159,32 +157,21 @@ def _examples_set(path: Path, kind: str, has_games: bool) -> AuditSet:
     numbers[order] = np.arange(len(order))
     first = first[order]
     return AuditSet(
-        path,
-        kind,
-        len(order) if len(order) or (has_games and not rows) else None,
-        rows,
-        _row_shards(rows),
-        partial(_read_examples, path),
-        partial(_hash_examples, layout, own, opp, ids, numbers),
+        path, kind, len(order) if len(order) or (has_games and not rows) else None, rows, _row_shards(rows),
+        partial(_read_examples, path), partial(_hash_examples, layout, own, opp, ids, numbers),
         {"game hash": (ids.view(np.int64), numbers.astype(np.int64))} if len(order) else {},
         lambda games: [GameLocation(path.name, game, 0, int(first[game])) for game in games.tolist()],
-    )
+    )  # fmt: skip
 
 
 def _token_set(path: Path) -> AuditSet:
     """Return the games of a data set of tokens, replayed. Two sets with a game's `id` in common share it."""
     data = open_tokens(path)
     return AuditSet(
-        path,
-        FORMAT,
-        len(data),
-        len(data.tokens),
-        _row_shards(len(data)),
-        partial(_read_tokens, path),
-        _hash_games,
+        path, FORMAT, len(data), len(data.tokens), _row_shards(len(data)), partial(_read_tokens, path), _hash_games,
         {"game id": (data.games.view(np.int64), np.arange(len(data)))},
         lambda games: [GameLocation(path.name, game, 0, game) for game in games.tolist()],
-    )
+    )  # fmt: skip
 
 
 def _first_rows(batches: Iterable[Batch]) -> tuple[Hashes, npt.NDArray[np.int64]]:
@@ -223,11 +210,8 @@ def open_set(path: str | os.PathLike[str]) -> AuditSet:
         return _examples_set(path, written.name, written.recipe_kind == "katago")
     if is_catalogue(path):
         return _catalogue_set(path)
-    try:
-        with open_regular(path) as file:
-            head = file.read(8)
-    except OSError as error:
-        raise SourceError(f"{path} cannot be read: {error.strerror}") from None
+    with reading(path), open_regular(path) as file:
+        head = file.read(8)
     magics = ", ".join(map(repr, (b"PAR1", b"GO", b"END", b"mlv2")))
     raise FormatError(f"{path} begins with {head!r}; a catalogue or data set begins with one of {magics}")
 
@@ -367,12 +351,6 @@ def audit(
 ) -> Audit:
     """Compare every two of these files, catalogues and data sets in any mix.
 
-    Args:
-        files: At least two files or folders.
-        jobs: See `kifu.execution.executor.make_executor`.
-        progress: Receives the number of positions read.
-        rows: See `find_overlaps`.
-
     Raises:
         RecipeError: For fewer than two files.
         FormatError: A file is damaged or of an unknown format.
@@ -398,22 +376,18 @@ def _make_pair(first: AuditSet, second: AuditSet, overlap: Overlap, clusters: In
     keys = keys[keys != 0]  # 0: positions of games that are unknown in both sets
     late = np.zeros(len(keys), np.int64)
     late[np.searchsorted(keys, overlap.pairs[overlap.pairs != 0])] = overlap.shared.max(0)[overlap.pairs != 0]
-    games = split_key(keys)
+    games = (keys >> 32) - 1, (keys & 0xFFFFFFFF) - 1  # as `pair_key` packs them
     located = []
     for each, numbers in zip((first, second), games):
         known = np.unique(numbers[numbers >= 0])
         located.append({-1: None} | dict(zip(known.tolist(), each.locate(known))))
     rows = zip(*(numbers.tolist() for numbers in games), late.tolist(), np.isin(keys, clusters), np.isin(keys, records))
     return Pair(
-        first=str(first.path),
-        second=str(second.path),
-        distinct=tuple(overlap.distinct.tolist()),
-        first_rows=tuple(overlap.rows[0].tolist()),
-        second_rows=tuple(overlap.rows[1].tolist()),
-        first_games=len(located[0]) - 1,
-        second_games=len(located[1]) - 1,
+        first=str(first.path), second=str(second.path), distinct=tuple(overlap.distinct.tolist()),
+        first_rows=tuple(overlap.rows[0].tolist()), second_rows=tuple(overlap.rows[1].tolist()),
+        first_games=len(located[0]) - 1, second_games=len(located[1]) - 1,
         games=tuple(SharedGame(located[0][a], located[1][b], n, bool(c), bool(r)) for a, b, n, c, r in rows),
-    )
+    )  # fmt: skip
 
 
 def _cluster_pairs(sets: Sequence[AuditSet]) -> dict[tuple[int, int], Indices]:
@@ -478,18 +452,12 @@ def pair_key(a: Indices, b: Indices) -> Indices:
     return a + 1 << 32 | b + 1
 
 
-def split_key(key: Indices) -> tuple[Indices, Indices]:
-    """Return the two game numbers in a `pair_key`."""
-    return (key >> 32) - 1, (key & 0xFFFFFFFF) - 1
-
-
 def find_overlaps(
     sets: Sequence[AuditSet], executor: Executor, bar: Progress, rows: int = ROWS
 ) -> tuple[list[int], dict[tuple[int, int], Overlap]]:
     """Compare the positions of sets in bounded memory.
 
     Args:
-        bar: Receives the number of positions read.
         rows: The number of positions held in memory. If there are more, they are bucketed by hash in the temporary
             directory. A single position that occurs more often than `rows` still takes its memory.
 
@@ -532,7 +500,6 @@ def _by_set(columns: Columns, sets: int) -> list[Columns]:
 
 
 def _compare(parts: list[Columns], overlaps: dict[tuple[int, int], Overlap]) -> None:
-    """Add what the sets share within a bucket to the overlaps."""
     merged = np.concatenate([_distinct(part[_HASHES].copy()) for part in parts])
     merged.sort()
     common = _distinct(merged[1:][merged[1:] == merged[:-1]])

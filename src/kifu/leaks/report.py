@@ -52,7 +52,6 @@ class SharedGame:
 
     Attributes:
         first: The game in the first set; None if that set does not record its games.
-        second: The game in the second set, likewise.
         positions: The number of shared late positions, counted in the set that has more of them.
         cluster: Whether the games are linked, directly or through other games, see `kifu.corpus.links`.
         record: Whether both were taken from the same entry of the same archive.
@@ -78,13 +77,11 @@ class Pair:
     """The positions and games that two sets share.
 
     Attributes:
-        second: The path of the second set.
         distinct: By band of stones (`BANDS`), the distinct positions in both sets.
         first_rows: By band, the positions of the first set that occur in the second.
         second_rows: By band, the positions of the second set that occur in the first.
         first_games: The games of the first set that are in the second.
         second_games: The games of the second set that are in the first.
-        games: The shared games, in the order of the first set.
     """
 
     first: str
@@ -106,9 +103,7 @@ class Audit(StrictModel):
     """The result of `audit`; docs/audit.md describes its JSON.
 
     Attributes:
-        leaks: True if any two sets share a game or a late position.
         stones: The least and the largest number of stones of each band, None without a limit.
-        pairs: Every two of the sets, in order.
     """
 
     leaks: bool

@@ -89,7 +89,6 @@ class AnnotateReport(Report):
 
     Attributes:
         skipped: Number of games without a row: "dropped" ones, those on another "board", and those without "moves".
-        rows: Number of rows, one per net and move.
     """
 
     read: int = 0

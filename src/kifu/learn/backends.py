@@ -77,7 +77,6 @@ def evaluate_batch(
     Args:
         planes: [B, C, height + 2 rim, width + 2 rim] float32.
         globals: [B, G] float32; None for a net without global inputs.
-        board: Width and height.
         legal: [B, points + 1] bool, restricts the probabilities to these moves; None allows all.
         symmetries: Average over the 8 symmetries of the board (4 if it is not square).
     """
@@ -96,7 +95,6 @@ def _evaluate_symmetry(
     backend: Backend, planes: Array, globals: Array | None, legal: Array | None, board: tuple[int, int],
     frame: tuple[int, int], k: int,
 ) -> Outputs:  # fmt: skip
-    """Evaluate the transformed board and transform the result back."""
     if k:
         planes = planes.reshape(*planes.shape[:2], -1)[..., backend.array(_sources(*frame)[k])].reshape(planes.shape)
     outputs = backend.run(planes, globals)

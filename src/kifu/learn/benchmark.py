@@ -261,14 +261,8 @@ def _run_set(
         ]
     windows = _windows(used, benchmark_set.windows)
     return SetResults(
-        name=benchmark_set.name,
-        title=benchmark_set.title,
-        digest=benchmark_set.digest,
-        window=benchmark_set.windows,
-        games=benchmark_set.games,
-        present=len(rows),
-        used=len(used),
-        positions=len(positions),
+        name=benchmark_set.name, title=benchmark_set.title, digest=benchmark_set.digest, window=benchmark_set.windows,
+        games=benchmark_set.games, present=len(rows), used=len(used), positions=len(positions),
         nets=tuple(
             NetScores(
                 name=name,
@@ -280,7 +274,7 @@ def _run_set(
             )
             for k, ((name, symmetries, net), known) in enumerate(zip(entrants, seen))
         ),
-    )
+    )  # fmt: skip
 
 
 def _windows(rows: pa.RecordBatch, length: Literal["day", "week", "month"]) -> Groups:

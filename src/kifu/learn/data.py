@@ -318,12 +318,7 @@ def count_training_draws(
 
 
 class TrainingData(IterableDataset):  # type: ignore[misc]  # torch may not be installed where types are checked
-    """The batches of one process, which a worker of a `DataLoader` prepares if a GPU learns from them.
-
-    Attributes:
-        position: Epoch and batch to deliver next.
-        process_index: Number of the process among `world_size`.
-    """
+    """The batches of one process, which a worker of a `DataLoader` prepares if a GPU learns from them."""
 
     def __init__(
         self, recipe: TrainingRecipe, games: TrainingGames, process_index: int = 0, world_size: int = 1,
@@ -411,7 +406,6 @@ class TrainingData(IterableDataset):  # type: ignore[misc]  # torch may not be i
             raise RecipeError(error.args[0].rstrip().rpartition("\n")[2].partition(": ")[2]) from None
 
     def __iter__(self) -> Generator[TrainingBatch]:
-        """Yield the batches from `position` on."""
         epoch, first = self.position
         while True:
             loaders = [each.epoch(epoch, first) for each in (self._start, *self._others.values(), *self._following)]

@@ -61,7 +61,7 @@ from kifu.learn.scores import (
     value_error,
 )
 from kifu.point import POINT_MASK, WHITE, WHITE_BIT, to_gtp
-from kifu.progress import Progress, ProgressFactory, silent
+from kifu.progress import ProgressFactory, silent
 from kifu.records.paths import Paths, as_list, as_path
 from kifu.text import counted, json_text
 
@@ -217,14 +217,10 @@ def _make_example(kind: ExampleKind, positions: NetPositions, k: int, answers: d
     played = int(words[-1] & POINT_MASK)
     width, height = positions.width, positions.height
     return Example(
-        kind=kind,
-        players=(names["black"] or "", names["white"] or ""),
-        ranks=(names["black_rank"] or "", names["white_rank"] or ""),
-        date=names["date_text"] or "",
+        kind=kind, players=(names["black"] or "", names["white"] or ""),
+        ranks=(names["black_rank"] or "", names["white_rank"] or ""), date=names["date_text"] or "",
         location=f"{names['archive']}: {names['member']}" + (f", game {names['index'] + 1}" if names["index"] else ""),
-        number=ply + 1,
-        to_play="white" if words[-1] & WHITE_BIT else "black",
-        played=to_gtp(played, width, height),
+        number=ply + 1, to_play="white" if words[-1] & WHITE_BIT else "black", played=to_gtp(played, width, height),
         answers=tuple(
             ExampleAnswer(
                 net=name,
@@ -241,7 +237,7 @@ def _make_example(kind: ExampleKind, positions: NetPositions, k: int, answers: d
         board=ExampleBoard(
             board.stones, None if last == positions.points else last, played, next(iter(answers.values())).policy
         ),
-    )
+    )  # fmt: skip
 
 
 _COLUMNS = (*RANK_COLUMNS, *NAME_COLUMNS, *CONDITION_COLUMNS, "canonical", "winner")
@@ -286,18 +282,13 @@ def evaluate(
     learned = int(np.any(trained_on, axis=0).sum())
     results = _summarize(opened, trained_on, positions, scores, options.seed)
     return EvalResults(
-        kifu=version("kifu"),
-        board="{}x{}".format(*board),
+        kifu=version("kifu"), board="{}x{}".format(*board),
         sources=tuple(utf8_name(as_path(path).name) for path in as_list(sources)),
-        games_hash=str(source.fingerprint()["source"]),
-        games=len(np.unique(positions.game)),
-        positions=len(positions),
-        learned=learned,
-        options=options,
-        remarks=(*_overlap_remarks(learned, options.overlap), *unknown_games(results)),
-        nets=results,
+        games_hash=str(source.fingerprint()["source"]), games=len(np.unique(positions.game)), positions=len(positions),
+        learned=learned, options=options,
+        remarks=(*_overlap_remarks(learned, options.overlap), *unknown_games(results)), nets=results,
         examples=select_examples(opened, positions, scores[0], legal=options.legal, seed=options.seed),
-    )
+    )  # fmt: skip
 
 
 def _open(nets: Sequence[Net | str | os.PathLike[str]], options: EvalOptions) -> list[Net]:
@@ -336,7 +327,6 @@ def fit_mix(
 
     Args:
         nets: Two or more names as for `kifu.open_net`, but no mixtures.
-        sources: As for `evaluate`.
         output: The file, in the folder of all nets that are not packaged.
 
     Raises:
@@ -349,31 +339,25 @@ def fit_mix(
         raise RecipeError(f"the file of a mixture must end in {MIX_SUFFIX}, got {output}")
     opened = _open(nets, options)
     _, positions, _ = _select_positions(opened, sources, common_board(opened, options.board), options, jobs)
+    outputs: list[Evaluation] = []
     with progress("evaluating", len(positions) * len(nets), "positions") as bar:
-        outputs = [_evaluate_all(net, positions, options, count_jobs(jobs), bar) for net in opened]
+        for net in opened:
+            parts = []
+            for found in net.stream(positions, legal=options.legal, jobs=count_jobs(jobs)):
+                bar.advance(len(found))
+                parts.append(replace(found, ownership=None, score=None))
+            outputs.append(join(parts))
     policy, value, figures = fit_pools(
         outputs, unique_names(opened), positions.move, _results(positions)[0], design(positions)
     )
     games = np.unique(to_numpy(_rows(positions)["canonical"])[positions.game])
     mix = MixFile(
-        members=members,
-        policy=policy,
-        value=value,
-        positions=len(positions),
-        accounts=len(np.unique(positions.accounts(positions.to_play == WHITE))),
-        figures=figures,
+        members=members, policy=policy, value=value, positions=len(positions),
+        accounts=len(np.unique(positions.accounts(positions.to_play == WHITE))), figures=figures,
         games=base64.b64encode(games.astype("<u8").tobytes()).decode(),
-    )
+    )  # fmt: skip
     write_output(output, add_checksum(json_text(mix.model_dump(mode="json"))))
     return mix
-
-
-def _evaluate_all(net: Net, positions: NetPositions, options: EvalOptions, jobs: int, bar: Progress) -> Evaluation:
-    parts = []
-    for found in net.stream(positions, legal=options.legal, jobs=jobs):
-        bar.advance(len(found))
-        parts.append(replace(found, ownership=None, score=None))
-    return join(parts)
 
 
 def _results(positions: NetPositions) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.bool_]]:

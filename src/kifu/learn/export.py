@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +26,7 @@ from kifu.errors import KifuError, OutputError, RecipeError, first_line, missing
 from kifu.io import hash_file, write_file
 from kifu.katago.checkpoint import read_network
 from kifu.katago.net import KataNet, net_file_of
-from kifu.katago.net_file import (
-    SUFFIXES,
-    Attention,
-    Bottleneck,
-    FeedForward,
-    KataNetFile,
-    is_kata_net,
-    write_kata_net,
-)
+from kifu.katago.net_file import SUFFIXES, Attention, Bottleneck, FeedForward, KataNetFile, is_kata_net, write_kata_net
 from kifu.katago.net_onnx import INFO_PREFIX, INPUTS, OUTPUTS, KataOnnx
 from kifu.learn import ONNX_SUFFIX
 from kifu.learn.backends import onnx_session
@@ -79,7 +72,6 @@ class _Graph:
 
     Attributes:
         inputs: Returns random inputs by name for a batch size and a number of additional rows.
-        metadata: Entries of the file.
     """
 
     name: str
@@ -313,18 +305,12 @@ def _convert(graph: _Graph) -> Any:
     finally:
         log.setLevel(level)
     model = program.model_proto
-    _strip(model)
+    parts = (model.graph.node, model.graph.value_info, model.graph.input, model.graph.output, model.graph.initializer)
+    for each in chain(*parts, (model.graph, model)):  # the exporter's notes on the source lines of each node
+        each.ClearField("metadata_props")
+        each.ClearField("doc_string")
     _halve(model)
     return model
-
-
-def _strip(model: Any) -> None:
-    """Remove the exporter's notes on the source lines of each node."""
-    graph = model.graph
-    for part in (graph.node, graph.value_info, graph.input, graph.output, graph.initializer, [graph, model]):
-        for each in part:
-            each.ClearField("metadata_props")
-            each.ClearField("doc_string")
 
 
 def _halve(model: Any) -> None:

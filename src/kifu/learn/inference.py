@@ -75,12 +75,9 @@ class Net:
         games: [K] uint64, ascending canonical hashes of the catalogue games that it was trained on or validated with.
         name: Display name: the file's name without its suffix, or the directory's.
         any_size: True if it evaluates boards of other sizes than the one that it was trained on.
-        parameters: Number of trained weights.
-        load: Returns the network of `module`.
         session: The net in onnxruntime; None if it can only be evaluated by torch.
         unchecked: True if the class of the network is not imported, so that the weights were counted with buffers.
         has_points: True if its score and ownership hold in all positions, as those of KataGo's networks do.
-        members: The nets that a mixture consists of.
         fitted: The weights of a mixture; None for equal ones.
         rules: The rules that define legal moves; the moves before a position must be legal, too.
         symmetries: Average over the 8 symmetries of the board (4 if it is not square).
@@ -221,11 +218,9 @@ class Net:
         """Evaluate positions. The result for each is independent of the others, but for rounding.
 
         Args:
-            positions: The positions, or a game.
             plies: Numbers of moves of the game before each position; by default one position after the last move.
             rank: Rank of the side to move, such as "3d", or a rating (`kifu.Rank.rating`); None for that of the record.
             opponent: Rank or rating of its opponent, likewise.
-            legal: Restrict the probabilities to legal moves.
             unverified: Return score and ownership of a net without points, too, to measure them or to propose dead
                 stones at the end of a game.
 
@@ -250,9 +245,6 @@ class Net:
         self, positions: NetPositions, *, legal: bool = True, jobs: int = 1, unverified: bool = False
     ) -> Iterator[Evaluation]:
         """Evaluate many positions, on a GPU if there is one, in the precision of the net.
-
-        Args:
-            jobs: Threads that encode planes ahead.
 
         Returns:
             An iterator over the evaluations of consecutive positions, some hundreds or thousands at a time. Arguments

@@ -222,7 +222,9 @@ class TrainingLoop:
             self._log_training()
         if validates and self.data.games.validation is not None:
             end = self._validate(end)
-        if end or self._checkpoint_due(epoch_over):
+        elapsed = self.state.seconds - self.last_checkpoint
+        due = elapsed >= self.recipe.checkpoint_minutes * 60 or (epoch_over and elapsed >= _EPOCH_CHECKPOINT_S)
+        if end or due:
             self._save_checkpoint(end)
         return end
 
@@ -243,14 +245,10 @@ class TrainingLoop:
     def _total_steps(self) -> int | None:
         return self.recipe.steps or (self.recipe.epochs and self.recipe.epochs * self.data.epoch_batches)
 
-    def _progress_share(self) -> float:
-        """Return the completed share of the run, by steps or by time, whichever is larger."""
-        total, minutes = self._total_steps(), self.recipe.max_minutes
-        by_steps = self.state.steps / total if total else 0.0
-        return min(max(by_steps, self.state.seconds / (minutes * 60) if minutes else 0.0), 1.0)
-
     def _learning_rate(self) -> float:
-        return self.recipe.learning_rate(self._progress_share(), self.state.steps)
+        total, minutes = self._total_steps(), self.recipe.max_minutes
+        share = max(self.state.steps / total if total else 0.0, self.state.seconds / (minutes * 60) if minutes else 0.0)
+        return self.recipe.learning_rate(min(share, 1.0), self.state.steps)
 
     def _budget_end(self) -> RunEnd | None:
         """Return the end of the run if the time, steps or epochs are used up or a stop was requested."""
@@ -273,10 +271,6 @@ class TrainingLoop:
             return epoch_over
         by_steps = steps is not None and self.state.steps % steps == 0
         return by_steps or (minutes is not None and self.state.seconds - self.last_validation >= minutes * 60)
-
-    def _checkpoint_due(self, epoch_over: bool) -> bool:
-        elapsed = self.state.seconds - self.last_checkpoint
-        return elapsed >= self.recipe.checkpoint_minutes * 60 or (epoch_over and elapsed >= _EPOCH_CHECKPOINT_S)
 
     # Figures
 
@@ -320,7 +314,6 @@ class TrainingLoop:
         self.bar.set_note(lambda: f"{text}, {self.rate.per_second():,.0f} positions/s")
 
     def _require_finite(self) -> None:
-        """Raise RecipeError if the loss or a weight is NaN or infinite."""
         weights = torch.stack([torch.isfinite(value).all() for value in self.module.parameters()]).all()
         bad = int(self.bad_batches)
         if bad or not bool(weights):

@@ -79,7 +79,9 @@ class PolicyModule(nn.Module):  # type: ignore[misc]
         preferred = _count_preferred(policy.detach(), batch.move)
         sums = [torch.full((), float(count), device=loss.device), loss.detach() * count]
         if batch.soft_policy is not None:
-            loss = (1 - self._soft_weight) * loss + self._soft_weight * self._soft_loss(policy, batch.soft_policy)
+            # Gradients shrink as 1 / T^2 with the temperature T (Hinton et al. 2015, arXiv:1503.02531, section 2).
+            soft = functional.cross_entropy(policy / self._temperature, batch.soft_policy) * self._temperature**2
+            loss = (1 - self._soft_weight) * loss + self._soft_weight * soft
         sums += [(preferred < top).sum().float() for top in (1, TOP)]
         for head, label in zip(HEADS, (batch.result, batch.ownership, batch.margin), strict=True):
             predicted: Tensor | None = getattr(output, head)
@@ -101,13 +103,6 @@ class PolicyModule(nn.Module):  # type: ignore[misc]
             moves = batch.next[:, 1 : 1 + output.next.shape[1]]
             loss = loss + self._head_weights["next"] * _next_loss(output.next.float(), moves)
         return BatchLoss(loss, torch.stack(sums))
-
-    def _soft_loss(self, policy: Tensor, target: Tensor) -> Tensor:
-        """Return the cross-entropy with the teachers' probabilities at the recipe's temperature T.
-
-        Gradients shrink as 1 / T^2, so that the loss is multiplied by T^2 (Hinton et al. 2015, arXiv:1503.02531, 2).
-        """
-        return functional.cross_entropy(policy / self._temperature, target) * self._temperature**2
 
     def prepare(self, planes: Tensor) -> Tensor:
         """Return the loader's planes, packed or not, as [B, C, H, W] in the network's dtype, channels last."""
@@ -136,12 +131,6 @@ def _change_loss(outputs: Tensor, count: int, opponent: Tensor) -> Tensor:
         outputs = outputs[:, :1] / outputs[:, 1:].detach().clamp(min=_MIN_STDEV)
     change = (outputs[: len(opponent)] + outputs[count:]).view(len(opponent), -1) ** 2
     return torch.where(opponent, change.mean(1), 0).sum() / opponent.sum().clamp(min=1)
-
-
-def _score_loss(score: Tensor, margin: Tensor) -> Tensor:
-    """Return [B] the negative log-likelihood, but for a constant, of margins under a normal distribution."""
-    lead, stdev = score[:, 0], score[:, 1].clamp(min=_MIN_STDEV)
-    return ((margin - lead) / stdev) ** 2 / 2 + stdev.log()
 
 
 def make_policy_module(recipe: TrainingRecipe) -> PolicyModule:
@@ -178,6 +167,12 @@ def _kata_file(recipe: TrainingRecipe) -> KataNetFile | None:
     if recipe.inputs and not file.is_human:
         with_encoder(file, random)
     return file
+
+
+def _score_loss(score: Tensor, margin: Tensor) -> Tensor:
+    """Return [B] the negative log-likelihood, but for a constant, of margins under a normal distribution."""
+    lead, stdev = score[:, 0], score[:, 1].clamp(min=_MIN_STDEV)
+    return ((margin - lead) / stdev) ** 2 / 2 + stdev.log()
 
 
 def _count_preferred(policy: Tensor, move: Tensor) -> Tensor:

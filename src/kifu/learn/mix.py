@@ -178,16 +178,11 @@ def _likelihood(features: Floats32, observed: Floats, rows: Floats, table: Float
 
 
 def fit_pools(
-    outputs: Sequence[Evaluation],
-    names: Sequence[str],
-    move: Indices,
-    result: npt.NDArray[np.int8],
-    rows: Floats,
+    outputs: Sequence[Evaluation], names: Sequence[str], move: Indices, result: npt.NDArray[np.int8], rows: Floats
 ) -> tuple[PoolWeights, PoolWeights | None, tuple[MixFigures, ...]]:
     """Fit the weights of policies and values.
 
     Args:
-        outputs: Evaluations of N positions by each net.
         move: [N], the moves that were played.
         result: [N], from the view of the side to move, as for `kifu.learn.scores.value_error`.
         rows: [N, R], see `design`.

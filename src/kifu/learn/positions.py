@@ -27,7 +27,6 @@ class NetPositions(Positions):
     """Positions on boards of one size with the conditions of their games, as nets take them.
 
     Attributes:
-        conditions: Of all games.
         rows: The rows of the catalogue of all games, if they come from one.
         ranks: Ratings (`kifu.Rank.rating`) of the side to move and of its opponent in all positions; None for those of
             the conditions.

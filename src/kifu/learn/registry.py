@@ -104,7 +104,6 @@ class Architecture:
 
     Attributes:
         planes: The plane set that the source uses; the network accepts any other.
-        arguments: Arguments of `cls` after the configuration.
         description: Details, and readings where the source is ambiguous.
     """
 
@@ -385,23 +384,18 @@ def initialize(module: nn.Module, name: str) -> None:
     """
     if name not in INITIALIZATIONS:
         raise unknown("init", name, INITIALIZATIONS)
-    draw = {"glorot-uniform": _glorot_uniform, "he-normal": _he_normal}.get(name)
-    if draw is None:
+    if name == "torch":
         return
     for layer in module.modules():
         if isinstance(layer, _INITIALIZED):
-            draw(layer.weight, *_fans(layer))
+            fan_in, fan_out = _fans(layer)
+            if name == "he-normal":
+                layer.weight.normal_(0, (2 / fan_in) ** 0.5)
+            else:
+                bound = (6 / (fan_in + fan_out)) ** 0.5
+                layer.weight.uniform_(-bound, bound)
             if layer.bias is not None:
                 layer.bias.zero_()
-
-
-def _glorot_uniform(weight: torch.Tensor, fan_in: int, fan_out: int) -> None:
-    bound = (6 / (fan_in + fan_out)) ** 0.5
-    weight.uniform_(-bound, bound)
-
-
-def _he_normal(weight: torch.Tensor, fan_in: int, fan_out: int) -> None:
-    weight.normal_(0, (2 / fan_in) ** 0.5)
 
 
 def _fans(layer: nn.Module) -> tuple[int, int]:

@@ -43,7 +43,6 @@ class EvalOptions:
 
     Attributes:
         board: Board size of the games, such as "19x19"; None for the size that the first net was trained on.
-        legal: Restrict probabilities to legal moves.
         passes: Include positions before a pass; published figures exclude them.
         per_game: Maximum number of positions of each game, drawn at random.
         positions: Maximum number of positions in total, drawn at random.
@@ -110,8 +109,6 @@ class Example(_Model):
     """A position that was selected by the prediction of the first net.
 
     Attributes:
-        location: The archive and the game in it.
-        number: Number of the move played, from 1 on.
         board: For pictures; JSON does not have it.
     """
 
@@ -131,7 +128,6 @@ class NetResult(_Model):
     """The results of one net.
 
     Attributes:
-        name: Name of the net, unique within the evaluation.
         known_games: Number of games it is known to be trained on or validated with; 0 if unknown.
         learned: Number of these among the games to evaluate, whether they were dropped or not.
         value: Errors of the values; None without a value head, or if no game has a result.
@@ -195,7 +191,6 @@ class NetScores(_Model):
     """The results of a net on a benchmark set.
 
     Attributes:
-        name: Name of the net, unique within the results.
         known_games: Number of games that it is known to be trained on or validated with; 0 if unknown.
         seen: Number of these that are in the set.
         drift: Drift between windows by measure; empty if there are too few windows.

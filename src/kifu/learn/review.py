@@ -61,11 +61,7 @@ class Reviewer:
         self._lock = threading.Lock()
 
     def evaluate(self, game: Game, lines: Sequence[Words], ranks: Ranks = (None, None)) -> list[Evaluation]:
-        """Evaluate the position before the last move of each line, which defines the side to move.
-
-        Args:
-            game: Board, setup and conditions.
-        """
+        """Evaluate the position before the last move of each line, which defines the side to move."""
         conditions = Conditions.from_games([game])
         conditions.rating[0] = [
             given if given is not None else known for given, known in zip(ranks, conditions.rating[0])
@@ -105,10 +101,8 @@ class ComparedMoves(NamedTuple):
     """The likely moves of a position and the one played.
 
     Attributes:
-        before: The evaluation of the position.
         after: By move, that of the position after it. The best is the first: the move with the largest lead for its
             player or, from a net without points, the likeliest.
-        played: The next move of the game, or None.
     """
 
     before: Evaluation
@@ -149,10 +143,7 @@ class Problem(NamedTuple):
 
     Attributes:
         game: The game; its moves end before the position.
-        to_play: BLACK or WHITE.
         answers: The right moves: the best one, then others that lose at most `_EQUAL` points.
-        mistake: The move played.
-        loss: Points that it loses.
     """
 
     game: Game

@@ -57,11 +57,7 @@ class Interval(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """The accuracy of a net on some positions: shares of moves among its best 1, 3 and 5; the mean of -ln p in nats.
-
-    Attributes:
-        accounts: Number of accounts that the moves count for.
-    """
+    """The accuracy of a net on some positions: shares of moves among its best 1, 3 and 5; the mean of -ln p in nats."""
 
     positions: int
     accounts: int
@@ -81,7 +77,6 @@ class CalibrationBin:
     """Positions whose most likely move has a probability from start to stop.
 
     Attributes:
-        confidence: Mean probability of the most likely move.
         accuracy: Share of positions whose most likely move was played.
     """
 
@@ -256,7 +251,6 @@ def calibrate(moves: MoveScores, account: Indices, seed: int) -> Calibration:
 
 
 def _calibration_error(sums: Floats) -> Floats:
-    """Return [...] expected calibration errors of sums [..., BINS, 3]."""
     error: Floats = np.abs(sums[..., 2] - sums[..., 1]).sum(-1) / sums[..., 0].sum(-1)
     return error
 

@@ -45,7 +45,6 @@ def read_net(path: Path, name: str, class_name: str | None = None, *, imported: 
     Raises FormatError if the file is not a net, or its weights do not fit its architecture.
 
     Args:
-        name: Display name.
         class_name: Class of the network, "module:Class", which is imported; None for the one that the file names.
         imported: False permits a class whose module is not imported, so that the net can be described.
     """

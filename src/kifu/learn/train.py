@@ -107,7 +107,9 @@ def train(
         checkpoint = directory / LAST if resume and (directory / LAST).exists() else None
         saved = read_checkpoint(checkpoint)["kifu"] if checkpoint else None
         if saved:
-            _require_same_run(directory, saved, run)
+            found = (first_difference(name, saved[name], getattr(run, name)) for name in ("recipe", "inputs"))
+            if difference := next(filter(None, found), None):
+                raise RecipeError(f"{directory} holds another run, which cannot be resumed: {difference}")
         if saved and saved["finished"]:
             _complete(directory, earlier or run, saved)
         else:
@@ -174,13 +176,6 @@ def _check_directory(directory: Path, resume: bool, overwrite: bool) -> Run | No
             f"{directory} holds a run that is not finished; --resume continues it, --overwrite replaces it"
         )
     return run
-
-
-def _require_same_run(directory: Path, saved: dict[str, Any], run: Run) -> None:
-    for name, old, new in (("recipe", saved["recipe"], run.recipe), ("inputs", saved["inputs"], run.inputs)):
-        difference = first_difference(name, old, new)
-        if difference is not None:
-            raise RecipeError(f"{directory} holds another run, which cannot be resumed: {difference}")
 
 
 def _complete(directory: Path, run: Run, saved: dict[str, Any]) -> None:

@@ -313,11 +313,7 @@ class Engine:
     """Seconds of evaluation before an analysis that repeats writes a line."""
 
     def __init__(self, player: Player, *, rules: str = "chinese", width: int = 19, height: int = 19) -> None:
-        """Start with an empty board of width x height, which the player's evaluator must support.
-
-        Args:
-            rules: As for `Rules.named`.
-        """
+        """Start with an empty board of width x height, which the player's evaluator must support."""
         self.player, self._rules = player, Rules.named(rules)
         self._kata_rules = replace(
             KataRules() if self._rules == RECORD_RULES else KataRules.parse(rules),

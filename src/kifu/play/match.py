@@ -191,7 +191,6 @@ def play_match(
 
     Args:
         a: Command line or net of the first program, see `kifu.play.referee.parse_command`.
-        b: The second program.
         output: Directory for the records, the programs' logs and match.json.
         dry_run: Only check the options, the programs and the openings; play and write nothing.
 
@@ -206,9 +205,11 @@ def play_match(
         "A": parse_command(a, rules.ruleset),
         "B": parse_command(b, rules.ruleset),
     }
+    source = "corners"
     if options.openings is None:
         openings = corner_openings(rules.size, options.seed)
     else:
+        source = os.fsencode(options.openings).decode("utf-8", "replace")
         pairs = (options.games + 1) // 2
         openings = catalogue_openings(
             options.openings, rules.size, options.opening_moves, Rules.named(rules.ruleset), options.seed, pairs
@@ -218,7 +219,7 @@ def play_match(
         info = {label: _introduce(label, text, rules, stop) for label, text in (("A", a), ("B", b))}
         scorer, scorer_text = _find_scorer(options.score_by, rules, stop)
         settings = Settings(
-            size=rules.size, komi=rules.komi, rules=rules.ruleset, openings=_openings_text(options.openings),
+            size=rules.size, komi=rules.komi, rules=rules.ruleset, openings=source,
             opening_moves=None if options.openings is None else options.opening_moves, seed=options.seed,
             move_seconds=rules.move_seconds, scorer=scorer_text,
         )  # fmt: skip
@@ -234,10 +235,7 @@ def play_match(
 
 
 def _play_all(runner: _MatchRunner, missing: Sequence[int], jobs: int, progress: ProgressFactory) -> None:
-    with (
-        progress(f"match in {runner.output}", len(missing), "games") as bar,
-        ThreadPoolExecutor(jobs) as pool,
-    ):
+    with progress(f"match in {runner.output}", len(missing), "games") as bar, ThreadPoolExecutor(jobs) as pool:
         waiting = {pool.submit(runner.play, number, bar) for number in missing}
         try:
             while waiting:
@@ -272,18 +270,6 @@ def _cancel_on_signals() -> Iterator[threading.Event]:
             signal.signal(number, handler)
 
 
-def _compile_kernels(rules: MatchRules) -> None:
-    """Compile the kernels of the referee's board, so that no program waits for the compiler."""
-    board = Board(rules.size, rules=Rules.named(rules.ruleset))
-    for point in (0, board.pass_move, 1, board.pass_move):  # enough moves to make the history grow
-        board.play(point)
-
-
-def _openings_text(openings: Path | None) -> str:
-    """Return the source of the openings as valid Unicode for JSON."""
-    return "corners" if openings is None else os.fsencode(openings).decode("utf-8", "replace")
-
-
 def _validate(rules: MatchRules, options: MatchOptions) -> None:
     if not 2 <= rules.size <= MAX_SIZE:
         raise RecipeError(f"board size must be within 2 to {MAX_SIZE}, got {rules.size}")
@@ -299,6 +285,13 @@ def _validate(rules: MatchRules, options: MatchOptions) -> None:
         raise RecipeError(f"opening moves must be within 1 to {rules.size**2 // 2}, got {options.opening_moves}")
     Rules.named(rules.ruleset)
     count_jobs(options.jobs)
+
+
+def _compile_kernels(rules: MatchRules) -> None:
+    """Compile the kernels of the referee's board, so that no program waits for the compiler."""
+    board = Board(rules.size, rules=Rules.named(rules.ruleset))
+    for point in (0, board.pass_move, 1, board.pass_move):  # enough moves to make the history grow
+        board.play(point)
 
 
 def _introduce(label: str, text: str, rules: MatchRules, stop: threading.Event) -> ProgramInfo:
@@ -334,8 +327,6 @@ def _find_scorer(text: str | None, rules: MatchRules, stop: threading.Event) -> 
 
 @dataclass
 class _MatchRunner:
-    """Plays the games of a match in several threads and records them."""
-
     output: Path
     results: Results
     rules: MatchRules

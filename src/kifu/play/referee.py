@@ -87,7 +87,9 @@ class GtpProcess(PipedProcess):
         Raises ProcessError if the program failed, timed out or refused the command; MatchCancelledError if `stop` was
         set.
         """
-        self._reject_unsolicited()
+        self.read_available()
+        if self.received.strip():  # it would be mistaken for the next response
+            self.fail("nonsense", f"it wrote {excerpt(self.received)} unasked")
         deadline = time.monotonic() + timeout
         self.send(f"{command}\n".encode())
         try:
@@ -127,12 +129,6 @@ class GtpProcess(PipedProcess):
         response = bytes(self.received[:end])
         del self.received[: end + 2]
         return response[:1] == b"=", response[1:].decode("utf-8", "replace").strip()
-
-    def _reject_unsolicited(self) -> None:
-        """Fail if there is output already, since it would be mistaken for the next response."""
-        self.read_available()
-        if self.received.strip():
-            self.fail("nonsense", f"it wrote {excerpt(self.received)} unasked")
 
 
 Ending = Literal["score", "resign", "illegal", "crash", "time", "nonsense", "refusal", "unfinished"]
@@ -178,8 +174,6 @@ class GameOutcome:
 
     Attributes:
         moves: Moves as point | WHITE_BIT, including the opening.
-        scored_by: Who scored the game, if it was scored.
-        seconds: Thinking time of Black and of White.
     """
 
     moves: tuple[int, ...]
@@ -192,8 +186,6 @@ class GameOutcome:
 
 @dataclass
 class _Seat:
-    """A player of the game and its thinking time."""
-
     colour: int
     program: GtpProcess
     seconds: float = 0.0
@@ -267,7 +259,6 @@ def play_game(
     Args:
         black: Command of Black's program, see `kifu.play.referee.parse_command`.
         opening: First moves as points, colours alternating, legal under the rules.
-        scorer: Command of the scoring program, or None.
 
     Returns:
         The outcome, and by colour the end of the program's standard error.

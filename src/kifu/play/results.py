@@ -209,15 +209,9 @@ class Match(Report):
 
 
 _ENDINGS: dict[Ending, str] = {
-    "score": "score",
-    "resign": "resignation",
-    "illegal": "illegal move",
-    "crash": "crash",
-    "time": "time-out",
-    "nonsense": "malformed GTP response",
-    "refusal": "refused command",
-    "unfinished": "too many moves",
-}
+    "score": "score", "resign": "resignation", "illegal": "illegal move", "crash": "crash", "time": "time-out",
+    "nonsense": "malformed GTP response", "refusal": "refused command", "unfinished": "too many moves",
+}  # fmt: skip
 
 SCORERS = {"players": "the players, who agreed", "board": "area on the board, no stone dead"}
 

@@ -254,15 +254,11 @@ def to_game_arrays(
     move_offset, setup_offset = (np.append(0, rows[:, column]) for column in (MOVE_END, SETUP_END))
     member = rows[:, MEMBER_ROW]
     return GameArrays(
-        moves=moves[: move_offset[-1]].copy(),
-        move_offset=move_offset,
-        setup=setup[: setup_offset[-1]].copy(),
-        setup_ply=setup_ply[: setup_offset[-1]].copy(),
-        setup_offset=setup_offset,
-        member=block.member[member],
+        moves=moves[: move_offset[-1]].copy(), move_offset=move_offset, setup=setup[: setup_offset[-1]].copy(),
+        setup_ply=setup_ply[: setup_offset[-1]].copy(), setup_offset=setup_offset, member=block.member[member],
         block_index=member.astype(np.int32),
         **{name: rows[:, column].astype(ARRAYS[name]) for name, column in _COLUMN_OF.items()},
-    )
+    )  # fmt: skip
 
 
 def line_rows(block: RecordBlock, has_lines: npt.NDArray[np.bool_], columns: int) -> npt.NDArray[np.int64]:

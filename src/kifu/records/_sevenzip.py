@@ -512,7 +512,6 @@ class _FolderStream:
     """The content of a folder, unpacked on demand."""
 
     def __init__(self, file: RandomFile, streams: Streams, index: int) -> None:
-        """Start at the beginning of a folder. Raises SevenZipError."""
         folder, sizes, begin, packed = streams.folder(index)
         self._file, self._at, self._left = file, _START.size + begin, packed
         self._decoder = _make_decoder(folder, sizes, packed)

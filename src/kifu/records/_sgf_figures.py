@@ -399,16 +399,10 @@ def read_seconds(
         for a, b, c, d, e, f, g, h in spans
     ]
     source = ClockInput(
-        is_wanted=is_wanted,
-        moves=games.moves,
-        move_offset=games.move_offset,
-        main=limits[:, 0].copy(),
-        kind=limits[:, 1].astype(np.uint8),
-        limit=limits[:, 2].astype(np.int64),
-        period=limits[:, 3].copy(),
-        clock=np.empty((2, 2)),
-        state=np.empty((2, 3)),
-    )
+        is_wanted=is_wanted, moves=games.moves, move_offset=games.move_offset, main=limits[:, 0].copy(),
+        kind=limits[:, 1].astype(np.uint8), limit=limits[:, 2].astype(np.int64), period=limits[:, 3].copy(),
+        clock=np.empty((2, 2)), state=np.empty((2, 3)),
+    )  # fmt: skip
     seconds = np.full(len(games.moves), np.nan, np.float32)
     collect_seconds(text_fields.data, properties, source, seconds)
     return seconds

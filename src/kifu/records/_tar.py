@@ -16,14 +16,7 @@ import numpy.typing as npt
 from kifu.errors import DropReason, SourceError
 from kifu.kernel import inline_kernel, kernel
 from kifu.records._streams import ByteStream, rest_is_zero
-from kifu.records.detect import (
-    OTHER,
-    OTHER_LINK,
-    OTHER_SPECIAL,
-    count_listed,
-    is_record_member,
-    list_other,
-)
+from kifu.records.detect import OTHER, OTHER_LINK, OTHER_SPECIAL, count_listed, is_record_member, list_other
 from kifu.records.games import MEMBER_LIMIT, Bytes, RecordBlock
 
 HEADER = 512
@@ -295,14 +288,10 @@ def _walk_block(source: str, data: Bytes, filled: int, state: npt.NDArray[np.int
     """Run `_walk` and return its status and a block of its rows."""
     max_rows = filled // HEADER
     out = _TarRows(
-        start=np.empty(max_rows, np.int64),
-        stop=np.empty(max_rows, np.int64),
-        member=np.empty(max_rows, np.int32),
-        drop=np.empty(max_rows, np.uint8),
-        names=np.empty(len(data), np.uint8),
-        name_offset=np.zeros(max_rows + 1, np.int64),
-        others=np.empty(len(data), np.uint8),
-    )
+        start=np.empty(max_rows, np.int64), stop=np.empty(max_rows, np.int64), member=np.empty(max_rows, np.int32),
+        drop=np.empty(max_rows, np.uint8), names=np.empty(len(data), np.uint8),
+        name_offset=np.zeros(max_rows + 1, np.int64), others=np.empty(len(data), np.uint8),
+    )  # fmt: skip
     status = _walk(data, filled, state, np.empty(4, np.int64), out)
     rows, name_bytes = int(state[_ROWS]), int(state[_NAME_BYTES])
     block = RecordBlock(

@@ -42,29 +42,14 @@ from kifu.records._bytes import (
     next_line,
     skip_lines,
 )
-from kifu.records._sevenzip import (
-    MAGIC,
-    SevenZipError,
-    count_sevenzip_blocks,
-    locate_header,
-    sevenzip_blocks,
-)
+from kifu.records._sevenzip import MAGIC, SevenZipError, count_sevenzip_blocks, locate_header, sevenzip_blocks
 from kifu.records._streams import ByteStream, RandomFile, open_stream, read_at, read_whole
 from kifu.records._tar import HEADER, header_status, tar_blocks
 from kifu.records._zip import count_zip_blocks, zip_blocks
 from kifu.records.detect import LINE_FORMATS, SGF, TYGEM_INDEX, detect, is_index_name, is_recognized, keep_records
 from kifu.records.directory import directory_blocks, list_directory, strip_compression
 from kifu.records.games import UNREADABLE, Bytes, LeftOut, RecordBlock, describe_left_out, groups, make_block
-from kifu.records.paths import (
-    AnyPath,
-    LocalFile,
-    Paths,
-    Remote,
-    StoreError,
-    as_list,
-    as_path,
-    open_file,
-)
+from kifu.records.paths import AnyPath, LocalFile, Paths, Remote, StoreError, as_list, as_path, open_file
 from kifu.records.sgf import find_pieces
 
 _FIRST_VOLUME, _FIRST_NUMBER = re.compile(r"\.001\Z"), re.compile(r"001(?=\Z|[?#])")
@@ -287,15 +272,12 @@ def _file_blocks(path: AnyPath, file: LocalFile, block_bytes: int, first: int) -
     if head[:4] in _ZIP_MAGIC:
         all_blocks = zip_blocks(str(path), file, block_bytes, first=first)
     elif head == MAGIC:
-        all_blocks = _sevenzip_blocks(path, file, block_bytes, first)
+        with open_volumes(path, file) as volumes:
+            yield from map(keep_records, sevenzip_blocks(str(path), volumes, block_bytes, first=first))
+        return
     else:
         all_blocks = islice(_stream_blocks(path, file, block_bytes), first, None)
     yield from map(keep_records, all_blocks)
-
-
-def _sevenzip_blocks(path: AnyPath, file: LocalFile, block_bytes: int, first: int) -> Iterator[RecordBlock]:
-    with open_volumes(path, file) as volumes:
-        yield from sevenzip_blocks(str(path), volumes, block_bytes, first=first)
 
 
 def _stream_blocks(path: AnyPath, file: LocalFile, block_bytes: int) -> Iterator[RecordBlock]:

@@ -107,7 +107,6 @@ def record_codec(record: bytes, properties: Mapping[str, Sequence[bytes]], chars
     further text.
 
     Args:
-        properties: Its `root_properties`.
         charset: The charset by which its values end; None if not known yet.
     """
     ca = properties.get("CA")
@@ -148,7 +147,11 @@ def decode(parsed: ParsedBlock) -> Decoded:
         valid, offset, data = _buffers(text_fields, f, blank, replacements)
         text[field] = pa.StringArray.from_buffers(len(blank), offset, data, valid)
     if parsed.format == "olf":
-        text.update({field: _spaced(text[field]) for field in _PLAYERS})
+        import pyarrow.compute as pc
+
+        for field in _PLAYERS:  # in which "_" stands for a space
+            names = pc.replace_substring(text[field], "_", " ")
+            text[field] = pc.if_else(pc.equal(pc.utf8_trim(names, " "), ""), None, names)
     if parsed.codecs is not None:
         codecs = dict(enumerate(parsed.codecs))
     return Decoded(text, _encoding(codecs, len(parsed.index)))
@@ -231,14 +234,6 @@ def translate_fox(text: Mapping[str, pa.StringArray]) -> Mapping[str, pa.StringA
         komi = pc.if_else(pc.and_(is_fox, pc.equal(komi, hundredths)), points, komi)
     overtime = pc.coalesce(text["overtime"], pc.binary_join_element_wise(periods, "byo-yomi", " "))
     return {**text, "overtime": overtime, "komi": komi}
-
-
-def _spaced(names: pa.StringArray) -> pa.StringArray:
-    """Replace "_" by a space in player names of OLF; a name of nothing else becomes null."""
-    import pyarrow.compute as pc
-
-    spaced = pc.replace_substring(names, "_", " ")
-    return pc.if_else(pc.equal(pc.utf8_trim(spaced, " "), ""), None, spaced)
 
 
 def _encoding(codecs: Mapping[int, str], count: int) -> pa.StringArray:

@@ -485,15 +485,10 @@ def keep_records(block: RecordBlock) -> RecordBlock:
     at, keep = block.name_offset, ~is_other
     left_out = (block.names[at[k] : at[k + 1]].tobytes() for k in np.flatnonzero(is_other))
     return replace(
-        block,
-        start=block.start[keep],
-        stop=block.stop[keep],
-        member=block.member[keep],
-        names=block.names[np.repeat(keep, np.diff(at))],
-        name_offset=np.cumsum(np.append(0, np.diff(at)[keep])),
-        drop=block.drop[keep],
-        left_out=block.left_out + count_kinds(left_out),
-    )
+        block, start=block.start[keep], stop=block.stop[keep], member=block.member[keep],
+        names=block.names[np.repeat(keep, np.diff(at))], name_offset=np.cumsum(np.append(0, np.diff(at)[keep])),
+        drop=block.drop[keep], left_out=block.left_out + count_kinds(left_out),
+    )  # fmt: skip
 
 
 def left_out_kind(name: bytes) -> str:

@@ -19,15 +19,7 @@ from kifu.point import BLACK, NO_POINT, POINT_MASK, SGF_LETTERS, WHITE, WHITE_BI
 from kifu.records.containers import memory_blocks, read_blocks
 from kifu.records.decode import record_codec
 from kifu.records.detect import RECORD_FORMATS
-from kifu.records.games import (
-    FIELDS,
-    NO_HANDICAP,
-    TO_PLAY_UNSET,
-    GameArrays,
-    LeftOut,
-    ParsedBlock,
-    ParseWarning,
-)
+from kifu.records.games import FIELDS, NO_HANDICAP, TO_PLAY_UNSET, GameArrays, LeftOut, ParsedBlock, ParseWarning
 from kifu.records.meta import FOX_KOMI, Result, parse_komi
 from kifu.records.parse import parse_block
 from kifu.records.paths import AnyPath
@@ -60,8 +52,6 @@ class Game:
     properties, source and name do not matter.
 
     Attributes:
-        width: Number of columns of the board.
-        height: Number of rows of the board.
         moves: [M] uint16, read-only. point | WHITE_BIT; a pass is width * height; NO_POINT is not a point of the board.
         setup: [S] uint16, read-only. point | WHITE_BIT or ERASE_BIT, in the record's order.
         setup_ply: [S] uint16, read-only. Number of moves before each setup stone.
@@ -70,9 +60,7 @@ class Game:
         handicap: HA; None if missing or not a number.
         record: The SGF text of the game, from "(" to ")"; properties are parsed from it on demand. For a game of
             another format an equivalent root in SGF; b"" if the game is dropped.
-        warnings: What the parser tolerated or skipped.
         drop: Why the parser drops the game; KEPT if it does not. A dropped game has neither moves nor setup.
-        source: The path of its container; "" if from memory.
     """
 
     width: int
@@ -234,7 +222,6 @@ class Game:
         return Board.after(self.width, self.height, self.moves, self.setup, self.setup_ply, plies)
 
     def _repr_svg_(self) -> str | None:
-        """Return the final position as an SVG picture, for notebooks; None without matplotlib, or if it has errors."""
         if self.errors:
             return None
         last = int(self.moves[-1] & POINT_MASK) if len(self) else None
@@ -293,20 +280,11 @@ def game_from_arrays(games: GameArrays, g: int, record: bytes, source: str, name
         array.setflags(write=False)
     handicap = int(games.handicap[g])
     return Game(
-        width=int(games.width[g]),
-        height=int(games.height[g]),
-        moves=moves,
-        setup=setup,
-        setup_ply=setup_ply,
-        root_setup=int(games.root_setup[g]),
-        to_play=int(games.to_play[g]),
-        handicap=None if handicap == NO_HANDICAP else handicap,
-        record=record,
-        warnings=ParseWarning(int(games.warnings[g])),
-        drop=DropReason(int(games.drop[g])),
-        source=source,
-        name=name,
-    )
+        width=int(games.width[g]), height=int(games.height[g]), moves=moves, setup=setup, setup_ply=setup_ply,
+        root_setup=int(games.root_setup[g]), to_play=int(games.to_play[g]),
+        handicap=None if handicap == NO_HANDICAP else handicap, record=record,
+        warnings=ParseWarning(int(games.warnings[g])), drop=DropReason(int(games.drop[g])), source=source, name=name,
+    )  # fmt: skip
 
 
 def _record_of(parsed: ParsedBlock, g: int) -> bytes:

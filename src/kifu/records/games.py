@@ -88,16 +88,10 @@ class RecordBlock:
         """Return a block of members `first` to `last` - 1, without `left_out`. Nothing but offsets is copied."""
         offsets = self.name_offset[first : last + 1]
         return replace(
-            self,
-            start=self.start[first:last],
-            stop=self.stop[first:last],
-            member=self.member[first:last],
-            names=self.names[offsets[0] : offsets[-1]],
-            name_offset=offsets - offsets[0],
-            drop=self.drop[first:last],
-            first_line=self.first_line if first == 0 else 0,
-            left_out=Counter(),
-        )
+            self, start=self.start[first:last], stop=self.stop[first:last], member=self.member[first:last],
+            names=self.names[offsets[0] : offsets[-1]], name_offset=offsets - offsets[0], drop=self.drop[first:last],
+            first_line=self.first_line if first == 0 else 0, left_out=Counter(),
+        )  # fmt: skip
 
 
 def make_block(
@@ -106,15 +100,10 @@ def make_block(
     """Return a block of members that lie one after the other in `data`; stop: [K], the end of each member there."""
     ends: npt.NDArray[np.int64] = np.array([0, *stop], np.int64)
     return RecordBlock(
-        source=source,
-        data=data,
-        start=ends[:-1].copy(),
-        stop=ends[1:].copy(),
-        member=np.array(members, np.int32),
+        source=source, data=data, start=ends[:-1].copy(), stop=ends[1:].copy(), member=np.array(members, np.int32),
         names=np.frombuffer(bytearray(b"".join(names)), np.uint8),
-        name_offset=np.cumsum([0, *map(len, names)], dtype=np.int64),
-        drop=np.array(drops, np.uint8),
-    )
+        name_offset=np.cumsum([0, *map(len, names)], dtype=np.int64), drop=np.array(drops, np.uint8),
+    )  # fmt: skip
 
 
 def groups(counts: npt.NDArray[np.int64], limits: npt.NDArray[np.int64]) -> Iterator[tuple[int, int]]:
@@ -456,16 +445,11 @@ def assemble(record_format: str, block: RecordBlock, games: Sequence[SingleGame]
         **{name: np.array([getattr(game, name) for game in games], ARRAYS[name]) for name in _OF_SINGLE},
     )
     return ParsedBlock(
-        format=record_format,
-        block=block,
-        games=arrays,
-        text_fields=text_fields([game.fields for game in games]),
-        index=np.array([game.index for game in games], np.int32),
-        territory=_NO_POINTS,
-        territory_offset=np.zeros(len(games) + 1, np.int64),
-        codecs=[game.codec for game in games],
+        format=record_format, block=block, games=arrays, text_fields=text_fields([game.fields for game in games]),
+        index=np.array([game.index for game in games], np.int32), territory=_NO_POINTS,
+        territory_offset=np.zeros(len(games) + 1, np.int64), codecs=[game.codec for game in games],
         seconds=_seconds(games),
-    )
+    )  # fmt: skip
 
 
 _GAMES_ALWAYS, _BYTES_PER_GAME = 64, 1024

@@ -138,15 +138,9 @@ def _read_game(text: bytes, span: _Span, warnings: ParseWarning) -> SingleGame:
     elif handicap == 1:
         warnings |= ParseWarning.HANDICAP_ONE
     return replace(
-        header,
-        start=start,
-        stop=stop,
-        height=size,
-        moves=np.array(moves, np.uint16),
-        setup=_SETUP.get(handicap, _NO_STONES) if size == _SIZE else _NO_STONES,
-        handicap=handicap,
-        warnings=warnings,
-    )
+        header, start=start, stop=stop, height=size, moves=np.array(moves, np.uint16),
+        setup=_SETUP.get(handicap, _NO_STONES) if size == _SIZE else _NO_STONES, handicap=handicap, warnings=warnings,
+    )  # fmt: skip
 
 
 def _read_lines(text: bytes, begin: int, stop: int, size: int, handicap: int, *, is_cut: bool) -> tuple[list[int], int]:

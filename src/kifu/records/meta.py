@@ -281,7 +281,6 @@ class Overtime:
         kind: "byo-yomi": `count` periods of `seconds` each; a period is lost only if a move takes longer. "canadian":
             `count` moves in `seconds`, again and again. "fischer": `seconds` are added for each move (count 1).
             "simple": `seconds` for each move (count 1), as on OGS.
-        seconds: Length of a period, in seconds.
     """
 
     kind: OvertimeKind
@@ -328,10 +327,6 @@ def thinking_seconds(minutes: float | None, overtime: Overtime | None) -> float 
         minute
     and 5 x 10 s of byo-yomi give 1,300 s; 25 moves in 10 minutes 2,880 s; 20 minutes and nothing else 1,200 s. A
     threshold of 1,800 s, which is 15 s per move, separates games of 10 s per move from those of 20.
-
-    Args:
-        minutes: Main time; None if unknown.
-        overtime: None if absent or unknown.
 
     Returns:
         Seconds; None if there is no limit: both arguments None, or 0 and None.
@@ -400,7 +395,6 @@ def _month(text: str) -> int:
 
 
 def _month_and_day(parts: dict[str, str | None]) -> tuple[int, int]:
-    """Return month and day, 0 for what the text does not contain."""
     if parts.get("one"):
         first, second = int(parts["one"] or 0), int(parts["two"] or 0)
         if max(first, int(parts.get("three") or 0)) > 12:
@@ -573,12 +567,8 @@ def result_text(text: str) -> str:
 Subject: TypeAlias = Literal["rank", "result", "komi", "date", "time", "overtime"]
 
 _PARSERS: dict[Subject, Callable[[str], object]] = {
-    "rank": Rank.parse,
-    "komi": parse_komi,
-    "date": parse_date,
-    "time": parse_minutes,
-    "overtime": parse_overtime,
-}
+    "rank": Rank.parse, "komi": parse_komi, "date": parse_date, "time": parse_minutes, "overtime": parse_overtime,
+}  # fmt: skip
 _NO_VALUE = r"|\?+|-+|none|unknown|not known|n/?a|null|无|無|없음|不明"
 _NO_VALUE_OF: dict[Subject, str] = {
     "rank": r"nr[?*]*|unranked|unrated|no rank|无段|無段",

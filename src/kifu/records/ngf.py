@@ -119,18 +119,10 @@ def _read_game(text: bytes, place: slice, warnings: ParseWarning) -> SingleGame:
         ParseWarning.HANDICAP_ONE: handicap == 1,
     }
     return SingleGame(
-        member=0,
-        start=start,
-        stop=stop,
-        width=side,
-        height=side,
-        moves=_to_moves([line[1] for line in lines], side),
-        setup=_setup(handicap or 0, side),
-        handicap=NO_HANDICAP if handicap is None else handicap,
-        fields=fields,
-        codec=codec,
-        warnings=sum((warning for warning, is_found in found.items() if is_found), warnings),
-    )
+        member=0, start=start, stop=stop, width=side, height=side, moves=_to_moves([line[1] for line in lines], side),
+        setup=_setup(handicap or 0, side), handicap=NO_HANDICAP if handicap is None else handicap, fields=fields,
+        codec=codec, warnings=sum((warning for warning, is_found in found.items() if is_found), warnings),
+    )  # fmt: skip
 
 
 def _setup(handicap: int, size: int) -> npt.NDArray[np.uint16]:

@@ -432,6 +432,7 @@ def text_fields_of(game: JsonObject, rules: str, handicap: int) -> dict[str, str
     players = _as_dict(game.get("players"))
     black, white = (_as_dict(players.get(side)) for side in SIDES)
     main_time, overtime = _clock(game)
+    bots = [side for side in SIDES if "bot" in _as_text(_as_dict(players.get(side)).get("ui_class")).split()]
     return {
         "black": _as_text(black.get("username")) or _as_text(black.get("name")),
         "white": _as_text(white.get("username")) or _as_text(white.get("name")),
@@ -444,12 +445,8 @@ def text_fields_of(game: JsonObject, rules: str, handicap: int) -> dict[str, str
         "overtime": overtime,
         "rules": rules,
         "title": _as_text(game.get("game_name")),
-        "programs": "; ".join(f"{side}: account" for side in SIDES if _is_bot(_as_dict(players.get(side)))),
+        "programs": "; ".join(f"{side}: account" for side in bots),
     }
-
-
-def _is_bot(player: JsonObject) -> bool:
-    return "bot" in _as_text(player.get("ui_class")).split()
 
 
 def _as_dict(value: object) -> JsonObject:
@@ -577,7 +574,6 @@ class _OgsHeader(NamedTuple):
     Attributes:
         drop: DropReason of an object that is no game.
         first: The player to move first, BLACK or WHITE.
-        letters: Moves as text; None if they are in an array.
         sgf: The record of an uploaded game, which then is the game; else None.
     """
 
@@ -616,16 +612,11 @@ def read_ogs(block: RecordBlock) -> ParsedBlock:
     if uploaded:
         games, seconds = _with_uploaded(games, seconds, uploaded, [headers[g].sgf or "" for g in uploaded], texts)
     return ParsedBlock(
-        format="ogs",
-        block=block,
-        games=games,
-        text_fields=text_fields(texts),
-        index=rows[:, raw.LINE].astype(np.int32),
-        territory=np.empty(0, np.uint16),
-        territory_offset=np.zeros(len(rows) + 1, np.int64),
-        codecs=["utf_8"] * len(rows),
+        format="ogs", block=block, games=games, text_fields=text_fields(texts),
+        index=rows[:, raw.LINE].astype(np.int32), territory=np.empty(0, np.uint16),
+        territory_offset=np.zeros(len(rows) + 1, np.int64), codecs=["utf_8"] * len(rows),
         seconds=None if np.isnan(seconds).all() else seconds,
-    )
+    )  # fmt: skip
 
 
 _Seconds = npt.NDArray[np.float32]
@@ -752,17 +743,10 @@ def _read_game(game: JsonObject, letters: str | None) -> _OgsHeader:
     else:
         free = free or handicap > 0
     return _OgsHeader(
-        width=width,
-        height=height,
-        handicap=handicap,
-        first=WHITE if white_first else BLACK,
-        free=max(handicap, 0) if free and not white_first else 0,
-        letters=letters,
-        black=black,
-        white=white,
-        warnings=warnings,
-        texts=text_fields_of(game, rules, handicap),
-    )
+        width=width, height=height, handicap=handicap, first=WHITE if white_first else BLACK,
+        free=max(handicap, 0) if free and not white_first else 0, letters=letters, black=black, white=white,
+        warnings=warnings, texts=text_fields_of(game, rules, handicap),
+    )  # fmt: skip
 
 
 def _size(value: object) -> int:
@@ -774,7 +758,6 @@ def _size(value: object) -> int:
 
 
 def _is_free(game: JsonObject, rules: str) -> bool:
-    """Return whether Black places handicap stones as moves."""
     free = game.get("free_handicap_placement")
     if isinstance(free, bool):
         return free

@@ -310,17 +310,12 @@ def read_olf(block: RecordBlock) -> ParsedBlock:
     length = int(np.sum(block.stop - block.start))
     rows = raw.line_rows(block, np.ones(len(block), np.bool_), COLUMNS)
     out = OlfOut(
-        rows=rows,
-        field_start=np.zeros((len(FIELDS), len(rows)), np.int64),
-        field_stop=np.zeros((len(FIELDS), len(rows)), np.int64),
-        moves=np.empty(length // 2 + 1, np.uint16),
-        setup=np.empty(length // 2 + 1, np.uint16),
-        territory=np.empty(length // 2 + 1, np.uint16),
-        state=np.zeros(STATES, np.int64),
-        fields=np.zeros((LINE_FIELDS, 2), np.int64),
-        seen=np.zeros(POINTS, np.int64),
+        rows=rows, field_start=np.zeros((len(FIELDS), len(rows)), np.int64),
+        field_stop=np.zeros((len(FIELDS), len(rows)), np.int64), moves=np.empty(length // 2 + 1, np.uint16),
+        setup=np.empty(length // 2 + 1, np.uint16), territory=np.empty(length // 2 + 1, np.uint16),
+        state=np.zeros(STATES, np.int64), fields=np.zeros((LINE_FIELDS, 2), np.int64), seen=np.zeros(POINTS, np.int64),
         area=np.zeros(POINTS, np.int64),
-    )
+    )  # fmt: skip
     read_lines(block.data, out)
     return ParsedBlock(
         format="olf",

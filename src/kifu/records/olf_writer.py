@@ -103,10 +103,7 @@ _Codes: TypeAlias = npt.NDArray[np.int64]
 
 
 def write_olf(
-    games: GameArrays,
-    fields: OlfFields,
-    territory: npt.NDArray[np.uint16],
-    territory_offset: npt.NDArray[np.int64],
+    games: GameArrays, fields: OlfFields, territory: npt.NDArray[np.uint16], territory_offset: npt.NDArray[np.int64]
 ) -> OlfLines:
     """Return the games' lines.
 
@@ -130,7 +127,10 @@ def write_olf(
         _format_column(_time_text, fields.main_minutes),
         _format_column(_result_text, fields.winner, fields.ending, fields.margin),
         _format_column(lambda komi: "?" if komi is None else _number_text(komi), fields.komi),
-        _format_column(_handicap_text, np.where(games.handicap == NO_HANDICAP, 0, games.handicap)),
+        _format_column(
+            lambda n: f"h-{0 if n == 1 else n}" if 0 <= n <= 9999 else None,  # the format has no h-1
+            np.where(games.handicap == NO_HANDICAP, 0, games.handicap),
+        ),
     ]
     texts = [text for spellings, _ in columns for text in spellings]
     first = np.cumsum([0, *(len(spellings) for spellings, _ in columns)])
@@ -145,20 +145,11 @@ def write_olf(
     ).astype(np.uint8)
     encoded = [text or b"" for text in texts]
     source = _WriterInput(
-        width=games.width,
-        height=games.height,
-        moves=games.moves,
-        move_offset=games.move_offset,
-        setup=games.setup,
-        setup_ply=games.setup_ply,
-        setup_offset=games.setup_offset,
-        handicap=games.handicap,
-        territory=territory,
-        territory_offset=territory_offset,
-        text=np.frombuffer(bytearray(b"".join(encoded)), np.uint8),
-        text_offset=np.cumsum([0, *map(len, encoded)], dtype=np.int64),
-        text_index=text_index,
-    )
+        width=games.width, height=games.height, moves=games.moves, move_offset=games.move_offset, setup=games.setup,
+        setup_ply=games.setup_ply, setup_offset=games.setup_offset, handicap=games.handicap, territory=territory,
+        territory_offset=territory_offset, text=np.frombuffer(bytearray(b"".join(encoded)), np.uint8),
+        text_offset=np.cumsum([0, *map(len, encoded)], dtype=np.int64), text_index=text_index,
+    )  # fmt: skip
     offset = np.zeros(len(games) + 1, np.int64)
     _measure(source, np.zeros(olf.POINTS, np.int64), failure, offset[1:])
     np.cumsum(offset, out=offset)
@@ -237,18 +228,12 @@ def _result_text(winner: str | None, ending: str | None, margin: float | None) -
     return None if text in (None, BY_TIME, BY_RESIGNATION) else f"{sign}{text}"
 
 
-def _handicap_text(stones: int) -> str | None:
-    stones = 0 if stones == 1 else stones  # the format has no h-1
-    return f"h-{stones}" if 0 <= stones <= 9999 else None
-
-
 class _WriterInput(NamedTuple):
     """The kernels' input for G games.
 
     Attributes:
         width, height, moves, move_offset, setup, setup_ply, setup_offset, handicap: As in
             `kifu.records.games.GameArrays`.
-        territory, territory_offset: As in `ParsedBlock`.
         text: [N] uint8, D texts side by side.
         text_offset: [D + 1] int64.
         text_index: [_TEXT_COLUMNS, G] int64. The text of each field before the moves.

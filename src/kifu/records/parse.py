@@ -98,14 +98,14 @@ class SourceSummary:
             self.dropped.append((block.source, block.name(int(games.block_index[g])), DropReason(drop[g]), int(ply[g])))
 
 
-def summarize(sources: Paths, rules: Rules = RECORD_RULES, jobs: int = 1) -> SourceSummary:
+def summarize(sources: Paths, jobs: int = 1) -> SourceSummary:
     """Read and replay every game of the sources. Raises SourceError as `kifu.read` does."""
     summary, left_out = SourceSummary(), LeftOut()
     paths = list_containers(sources, left_out)
     index = load_index(paths)
     for block in left_out.count(read_blocks(paths)):
         for parsed in parse_block(block, index):
-            summary.add_parsed(parsed, rules, jobs)
+            summary.add_parsed(parsed, RECORD_RULES, jobs)
     left_out.log()
     summary.left_out = left_out.total()
     return summary

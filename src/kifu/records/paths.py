@@ -29,16 +29,7 @@ from blake3 import blake3
 
 from kifu.errors import OutputError, SourceError, first_line
 from kifu.execution.executor import Executor
-from kifu.io import (
-    NO_LINK,
-    AtomicFile,
-    hash_file,
-    lock_file,
-    open_regular,
-    private_folder,
-    temp_path,
-    user_cache,
-)
+from kifu.io import NO_LINK, AtomicFile, hash_file, lock_file, open_regular, private_folder, temp_path, user_cache
 from kifu.progress import Subtask
 from kifu.retry import RetryPolicy, with_phrase
 from kifu.text import hide_credentials
@@ -261,7 +252,6 @@ def _fetch_web(url: str, copy: _Copy | None, part: Path) -> Version | None:
 
 
 def _fetch_stored(url: str, info: Info, part: Path) -> Version:
-    """Write a file of another store to `part` and return its version."""
     version, size = _version(info), info.get("size")
     if size is None:
         raise StoreError("the server does not report its size")

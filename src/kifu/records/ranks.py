@@ -107,7 +107,6 @@ class Rank:
     confirmed: bool | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        """Raise GameError unless the level is a number."""
         if not isinstance(self.level, int):
             raise GameError(f"level must be a number, got {self.level!r:.80}; Rank.parse takes a text such as '3d'")
 

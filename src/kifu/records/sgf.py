@@ -163,13 +163,12 @@ def find_text_fields(data: Bytes, properties: Properties, field_start: Spans, fi
         wanted[g] = found | (figures.EVALUATIONS if field_start[_GAME_TYPE, g] > 0 else 0)
 
 
-def as_block(members: Sequence[bytes], source: str = "") -> RecordBlock:
+def as_block(members: Sequence[bytes]) -> RecordBlock:
     """Return a block of records in memory, with empty names."""
     count = len(members)
     stop = np.cumsum([len(member) for member in members], dtype=np.int64).tolist()
-    return make_block(
-        source, as_array(b"".join(members)), stop, list(range(count)), [b""] * count, [DropReason.KEPT] * count
-    )
+    data = as_array(b"".join(members))
+    return make_block("", data, stop, list(range(count)), [b""] * count, [DropReason.KEPT] * count)
 
 
 def as_array(data: bytes) -> Bytes:
@@ -234,15 +233,11 @@ def new_output(block: RecordBlock, rows: int, moves: int, setup: int, properties
         state[scanner.IN_MEMBER], state[scanner.MEMBER_BUDGET], state[scanner.MEMBER_BYTES] = block.piece
         state[scanner.POSITION] = block.start[0]
     return scanner.NodesOut(
-        rows=np.empty((rows, scanner.SGF_COLUMNS), np.int64),
-        moves=np.empty(moves, np.uint16),
-        setup=np.empty(setup, np.uint16),
-        setup_ply=np.empty(setup, np.uint16),
-        properties=np.empty((properties, scanner.PROPERTY_COLUMNS), np.int32),
-        state=state,
-        seen=np.zeros(MAX_POINTS, np.int64),
-        readings=np.empty((READINGS, PROGRESS), np.int64),
-    )
+        rows=np.empty((rows, scanner.SGF_COLUMNS), np.int64), moves=np.empty(moves, np.uint16),
+        setup=np.empty(setup, np.uint16), setup_ply=np.empty(setup, np.uint16),
+        properties=np.empty((properties, scanner.PROPERTY_COLUMNS), np.int32), state=state,
+        seen=np.zeros(MAX_POINTS, np.int64), readings=np.empty((READINGS, PROGRESS), np.int64),
+    )  # fmt: skip
 
 
 def find_pieces(block: RecordBlock, piece_bytes: int, games: int) -> Iterator[RecordBlock]:
@@ -275,7 +270,6 @@ def find_pieces(block: RecordBlock, piece_bytes: int, games: int) -> Iterator[Re
 
 
 def _longer(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return a copy of twice the length."""
     return np.concatenate((array, np.empty_like(array)))
 
 
@@ -310,17 +304,10 @@ def read_block(block: RecordBlock) -> ParsedBlock:
     first = np.searchsorted(games.block_index, games.block_index)  # of the same member, whose games are consecutive
     before = 0 if block.piece is None else block.piece.first_game
     return ParsedBlock(
-        format="sgf",
-        block=block,
-        games=games,
-        text_fields=text_fields,
-        index=(np.arange(len(games)) - first + before).astype(np.int32),
-        territory=territory[: offset[-1]].copy(),
-        territory_offset=offset,
-        seconds=seconds,
-        evaluations=evaluations,
-        properties=properties,
-    )
+        format="sgf", block=block, games=games, text_fields=text_fields,
+        index=(np.arange(len(games)) - first + before).astype(np.int32), territory=territory[: offset[-1]].copy(),
+        territory_offset=offset, seconds=seconds, evaluations=evaluations, properties=properties,
+    )  # fmt: skip
 
 
 def root_properties(record: bytes) -> dict[str, tuple[bytes, ...]]:

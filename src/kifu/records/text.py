@@ -14,7 +14,7 @@ import fnmatch
 import functools
 import re
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -43,16 +43,9 @@ class Charsets(NamedTuple):
 
 # Python's codec -> the Windows superset of it, which programs write under its name, and which keeps the backslash.
 _SUPERSET = {
-    "gb2312": "gb18030",
-    "gbk": "gb18030",
-    "big5": "cp950",
-    "euc_kr": "cp949",
-    "shift_jis": "cp932",
-    "shift_jis_2004": "cp932",
-    "shift_jisx0213": "cp932",
-    "latin_1": "cp1252",
-    "iso2022_jp": "iso2022_jp_ext",
-}
+    "gb2312": "gb18030", "gbk": "gb18030", "big5": "cp950", "euc_kr": "cp949", "shift_jis": "cp932",
+    "shift_jis_2004": "cp932", "shift_jisx0213": "cp932", "latin_1": "cp1252", "iso2022_jp": "iso2022_jp_ext",
+}  # fmt: skip
 
 # Names in records that Python lacks; letters and digits only.
 _MORE_NAMES = {
@@ -70,12 +63,7 @@ _UNUSABLE = re.compile(
     r"|(base64|bz2|hex|quopri|uu|zlib)_codec$|rot_13$"
 )
 
-_PAIRING = {
-    "cp932": SHIFT_JIS,
-    "cp950": BIG5,
-    "big5hkscs": BIG5,
-    "gb18030": GB18030,
-}
+_PAIRING = {"cp932": SHIFT_JIS, "cp950": BIG5, "big5hkscs": BIG5, "gb18030": GB18030}
 
 
 def _plain(name: str) -> str:
@@ -190,12 +178,6 @@ def decodes(text: bytes, codec: str) -> bool:
     return True
 
 
-def _mostly_decodes(text: bytes, codec: str) -> bool:
-    """Return whether at most a quarter of the non-ASCII characters are lost."""
-    decoded = text.decode(codec, "replace")
-    return 4 * decoded.count("\ufffd") <= sum(char > "\x7f" for char in decoded)
-
-
 def _rate(text: bytes, more: bytes) -> dict[str, float]:
     """Return the mean rating of all characters by each candidate in which a text is valid.
 
@@ -231,15 +213,10 @@ def detect_codec(text: bytes, more: bytes = b"") -> str:
     return single_byte if decodes(text, single_byte) else best
 
 
-@functools.cache
-def _is_single_byte(codec: str) -> bool:
-    return len(bytes(range(128, 256)).decode(codec, "replace")) == 128
-
-
 def keeps_utf8(ca: bytes | None) -> bool:
     """Return whether text that is valid UTF-8 is certain to be read as UTF-8 under this CA, None if it is missing."""
     codec = codec_named(ca) if ca else None
-    return codec is None or codec == "utf_8" or _is_single_byte(codec)
+    return codec is None or codec == "utf_8" or len(bytes(range(128, 256)).decode(codec, "replace")) == 128
 
 
 def _looks_like_utf8(text: bytes) -> bool:
@@ -278,12 +255,11 @@ def choose_codec(ca: bytes | None, text: bytes, more: bytes = b"") -> str:
     gives more common characters.
 
     Args:
-        ca: The value of CA; None if it is missing.
-        text: All values of the root, joined.
         more: Further text of the record, which counts if it is in the same charset.
     """
     codec = codec_named(ca) if ca else None
-    usable = bool(codec) and _mostly_decodes(text, codec or "")
+    decoded = text.decode(codec, "replace") if codec else ""
+    usable = bool(codec) and 4 * decoded.count("\ufffd") <= sum(char > "\x7f" for char in decoded)
     if codec and usable and codec in STATEFUL and b"\x1b" in text:
         return codec
     if text.isascii() or (decodes(text, "utf_8") and (keeps_utf8(ca) or not usable or _looks_like_utf8(text))):
@@ -332,7 +308,6 @@ _NUMERAL = re.compile(rf"(?<!\d){_DIGIT}(?:百[零〇]?(?:{_DIGIT}十)?|十){_DI
 
 
 def _spell_numeral(match: re.Match[str]) -> str:
-    """Return a numeral with tens or hundreds in digits."""
     value = digit = 0
     for char in match[0].translate(_DIGITS):
         weight = {"百": 100, "十": 10}.get(char)
@@ -398,7 +373,9 @@ class Programs:
         inexact = [pattern for pattern in self._reasons if not pattern.startswith("=")]
         bare = [_compared(pattern, "") for pattern in inexact if not _SEPARATED.search(pattern)]
         separated = [_compared(pattern, "-") for pattern in inexact if _SEPARATED.search(pattern)]
-        self._match_bare, self._match_separated = map(_any_of, (bare, separated))
+        self._match_bare, self._match_separated = (
+            re.compile("|".join(map(fnmatch.translate, patterns)) or "(?!)").match for patterns in (bare, separated)
+        )
         self._reason = functools.lru_cache(_MAX_NAMES)(self._find_reason)
 
     def _matches(self, name: str) -> bool:
@@ -427,10 +404,6 @@ class Programs:
 
     def __len__(self) -> int:
         return len(self.patterns)
-
-
-def _any_of(patterns: list[str]) -> Callable[[str], re.Match[str] | None]:
-    return re.compile("|".join(map(fnmatch.translate, patterns)) or "(?!)").match
 
 
 def _patterns(text: str) -> list[str]:

@@ -40,7 +40,6 @@ class Tree(NamedTuple):
     Attributes:
         nodes: [N, 4] int64. Index of the parent, -1 for the root; point | WHITE_BIT, a pass as width * height, or -1;
             ends of the node's part of `setup` and of `values`.
-        setup: [S] uint16, as in `GameArrays`.
         values: [V, 7] int64. Key of C, TR, SQ, CR, MA, LB or L, start and end of the value in the record; for all but
             C, the rectangle: left, top, right, bottom, borders included.
         is_whole: False if a limit was exceeded: what follows is left out.

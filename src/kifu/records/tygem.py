@@ -134,14 +134,10 @@ def read_tygem(block: RecordBlock, index: TygemIndex | None = None) -> ParsedBlo
     moves, setup = np.empty(int(np.sum(block.stop - block.start)) // 4 + 1, np.uint16), np.empty(0, np.uint16)
     _read_lines(block.data, block.stop, rows, moves)
     return ParsedBlock(
-        format="tygem",
-        block=block,
-        games=raw.to_game_arrays(block, rows, moves, setup, setup),
-        text_fields=_text_fields(rows[:, _ID], index),
-        index=rows[:, raw.LINE].astype(np.int32),
-        territory=np.empty(0, np.uint16),
-        territory_offset=np.zeros(len(rows) + 1, np.int64),
-    )
+        format="tygem", block=block, games=raw.to_game_arrays(block, rows, moves, setup, setup),
+        text_fields=_text_fields(rows[:, _ID], index), index=rows[:, raw.LINE].astype(np.int32),
+        territory=np.empty(0, np.uint16), territory_offset=np.zeros(len(rows) + 1, np.int64),
+    )  # fmt: skip
 
 
 def _text_fields(ids: npt.NDArray[np.int64], index: TygemIndex | None) -> TextFields:
@@ -154,13 +150,6 @@ def _text_fields(ids: npt.NDArray[np.int64], index: TygemIndex | None) -> TextFi
         index.data, np.where(is_indexed, index.start[at], 0), np.where(is_indexed, index.stop[at], 0), start, stop
     )
     return TextFields(index.data, start, stop)
-
-
-def count_unindexed(parsed: ParsedBlock) -> int:
-    """Return how many games of a block are missing from the index."""
-    date = FIELDS.index("date")
-    is_indexed = parsed.text_fields.stop[date] > parsed.text_fields.start[date]
-    return int(np.count_nonzero(~is_indexed & (parsed.games.drop == 0)))
 
 
 _TIME_PATTERN = re.compile(r"(\d{1,5})m")

@@ -101,7 +101,6 @@ class _Moves(NamedTuple):
         setup: [S] uint16, handicap stones; those before the first move whose number is 0.
         moves: [M] uint16.
         seconds: [M] float32, NaN if missing.
-        is_cut: The last line is cut off.
     """
 
     setup: npt.NDArray[np.uint16]

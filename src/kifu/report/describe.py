@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from kifu.corpus.catalogue import Catalogue, is_catalogue, open_catalogue
 from kifu.corpus.schema import INDEX, SCHEMA, VERSION, game_arrays, to_numpy
-from kifu.datasets.examples import Dataset, Layout
+from kifu.datasets.examples import Dataset
 from kifu.datasets.formats import detect_format
 from kifu.datasets.formats import open as open_examples
 from kifu.datasets.manifest import find_origin, manifest_path, read_manifest
@@ -195,10 +195,6 @@ class _ExampleRow:
 
     Attributes:
         colours: [H, W] uint8; the mover's stones are black unless the planes distinguish Black and White.
-        mover_is_x: True if X (black stones) is to move.
-        label: The next move, or None without that label.
-        ko: Points marked by ko planes.
-        others: Lines about the other labels and the game.
     """
 
     colours: npt.NDArray[np.uint8]
@@ -234,7 +230,10 @@ def _example(data: Dataset, row: int) -> _ExampleRow:
         f"{name}: {_values(values[0])}" for name, values in batch.labels.items() if name not in ("move", "policy")
     ]
     if "policy" in batch.labels:
-        others.insert(0, f"policy: {_best_moves(batch.labels['policy'][0], layout)}")
+        policy = batch.labels["policy"][0]
+        best = np.argsort(-policy, kind="stable")[: min(np.count_nonzero(policy), _MOVES_SHOWN)].tolist()
+        moves = ", ".join(f"{to_gtp(point, layout.width, layout.height)} {policy[point]:.1%}" for point in best)
+        others.insert(0, f"policy: {moves}")
     if isinstance(data, KataNpz):
         others = describe_kata_row(data.rows(row, row + 1))
     if batch.ply[0] >= 0:
@@ -259,11 +258,6 @@ def _values(values: npt.NDArray[Any]) -> str:
     return ", ".join(f"{value:g}" for value in first) + (" ..." if values.size > _MAX_VALUES else "")
 
 
-def _best_moves(policy: npt.NDArray[np.float32], layout: Layout) -> str:
-    best = np.argsort(-policy, kind="stable")[: min(np.count_nonzero(policy), _MOVES_SHOWN)]
-    return ", ".join(f"{to_gtp(point, layout.width, layout.height)} {policy[point]:.1%}" for point in best.tolist())
-
-
 def describe_row(path: Path, row: int) -> str:
     """Return one example as a board in text, with its labels and origin."""
     with open_examples(path) as data:
@@ -281,7 +275,6 @@ def describe_row(path: Path, row: int) -> str:
 
 
 def _origin_line(path: Path, row: int) -> list[str]:
-    """Return a line about the origin of a row, if the manifest lists it."""
     manifest = read_manifest(path)
     if manifest is None:
         return []

@@ -309,5 +309,4 @@ def _row(each: SetResults, net: NetScores) -> Iterator[str]:
 
 
 def _escape(text: str) -> str:
-    """Return text without a meaning in Markdown or HTML."""
     return re.sub(r"([\\`*_{}\[\]<>()#|&!~])", r"\\\1", printable(text))

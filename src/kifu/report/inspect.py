@@ -13,14 +13,14 @@ import numpy.typing as npt
 
 from kifu.assets import OTHER_FORMATS
 from kifu.datasets.dat import Dat
-from kifu.datasets.examples import Dataset, LabelSpec
+from kifu.datasets.examples import Dataset
 from kifu.datasets.formats import Format, detect_format
 from kifu.datasets.formats import open as open_dataset
 from kifu.datasets.global_inputs import SERVERS
 from kifu.datasets.manifest import Manifest, manifest_path, origins_path, read_manifest
 from kifu.datasets.tokens import FORMAT as TOKENS_FORMAT
-from kifu.datasets.tokens import METADATA, Tokenizer, Tokens, open_tokens
-from kifu.errors import FormatError, SourceError, join_lines
+from kifu.datasets.tokens import METADATA, Tokenizer, open_tokens
+from kifu.errors import FormatError, join_lines, reading
 from kifu.io import hash_file, hash_md5, open_regular
 from kifu.katago.checkpoint import read_network
 from kifu.katago.net_file import Block, Bottleneck
@@ -136,11 +136,8 @@ def _contradictions(manifest: Manifest, dat: Dat, blake3: str) -> list[str]:
 
 
 def _hashes(path: Path) -> tuple[str, str]:
-    """Return MD5 and BLAKE3 in hex. Raises SourceError."""
-    try:
+    with reading(path):
         return hash_md5(path), hash_file(path)
-    except OSError as error:
-        raise SourceError(f"{path} cannot be read: {error.strerror}") from None
 
 
 def inspect_examples(path: Path) -> list[str]:
@@ -167,7 +164,11 @@ def _dataset_lines(format: Format, data: Dataset) -> list[str]:
         f"{data.path}: {format.name}, {format.title}",
         f"  examples    {len(data):,}" + (f" of {len(games):,} games" if format.has_provenance else ""),
         f"  planes      {layout.plane_set}: {planes} of {width} x {height}{padding}, row 0 is the {layout.first_row}",
-        *(f"  {'labels' if k == 0 else '':<11} {line}" for k, line in enumerate(map(_label_line, layout.labels))),
+        *(
+            f"  {'' if k else 'labels':<11} {label.name}, {label.dtype}{''.join(f' x {n}' for n in label.shape[:1])}: "
+            f"{label.meaning[:200]}"
+            for k, label in enumerate(layout.labels)
+        ),
     ]
 
 
@@ -185,11 +186,6 @@ def _manifest_lines(path: Path, format: str, examples: int) -> list[str]:
         if not found.is_file() or hash_file(found) != file.blake3:
             raise FormatError(f"{path}: the hash of {file.file} differs from the one in {name}")
     return [f"  bytes       {manifest.bytes:,}", _manifest_line(manifest)]
-
-
-def _label_line(label: LabelSpec) -> str:
-    shape = f" x {label.shape[0]}" if label.shape else ""
-    return f"{label.name}, {label.dtype}{shape}: {label.meaning[:200]}"
 
 
 def _inspect_katago(format: Format, data: KataNpz) -> list[str]:
@@ -345,6 +341,10 @@ def inspect_tokens(path: Path) -> list[str]:
             raise FormatError(f"{path / 'tokens.npy'}: tokens must be below {len(names)}, got {len(found) - 1}")
         part.decode()
         counts += found
+    beginning = []
+    if len(data):
+        shown = ", ".join(names[token] for token in data[0][:_TOKENS_SHOWN].tolist())
+        beginning = [f"  game 0      {shown}{' ...' if len(data[0]) > _TOKENS_SHOWN else ''}"]
     padded = ", and smaller square boards in its upper left corner" if tokenizer.pad else ""
     return [
         f"{path}: {TOKENS_FORMAT}, {OTHER_FORMATS[TOKENS_FORMAT]}",
@@ -353,7 +353,7 @@ def inspect_tokens(path: Path) -> list[str]:
         f"  board       {tokenizer.width}x{tokenizer.height}{padded}",
         f"  vocabulary  {len(names)}",
         *_metadata_lines(tokenizer, counts),
-        *(f"  game 0      {_beginning(names, data[game])}" for game in range(min(len(data), 1))),
+        *beginning,
         *_manifest_lines(path, TOKENS_FORMAT, len(data)),
     ]
 
@@ -364,11 +364,6 @@ def _metadata_lines(tokenizer: Tokenizer, counts: npt.NDArray[np.int64]) -> Iter
         first, values = tokenizer.first_tokens[name], METADATA[name].values
         found = Counter(dict(zip(values, counts[first : first + len(values)].tolist())))
         yield f"  {name:<11} " + ", ".join(f"{value}: {n:,}" for value, n in found.most_common(_VALUES_SHOWN) if n)
-
-
-def _beginning(names: Sequence[str], tokens: Tokens) -> str:
-    shown = ", ".join(names[token] for token in tokens[:_TOKENS_SHOWN].tolist())
-    return shown + (" ..." if len(tokens) > _TOKENS_SHOWN else "")
 
 
 def describe_kata_net(path: Path) -> str:

@@ -104,7 +104,6 @@ def _played(game: Game, plies: int) -> int | None:
 
 
 def _played_text(game: Game, plies: int, found: Evaluation) -> str | None:
-    """Return the next move with its probability and choice."""
     played = _played(game, plies)
     if played is None:
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from rich.console import RenderableType
@@ -26,10 +26,6 @@ from kifu.search.traces import trace_games
 from kifu.text import Report, counted, format_share, wilson
 from kifu.viz.boards import save
 from kifu.viz.curves import draw_groups
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 
 _MAX_ROWS = 15
 """Continuations that are listed."""
@@ -56,7 +52,6 @@ class View:
     """The result of a search as it is shown.
 
     Attributes:
-        totals: Lines about all hits or games.
         by_year: Name of a continuation and its counts by year, if wanted.
     """
 
@@ -102,7 +97,10 @@ class View:
         if self.by_year is None or self.by_year[0] == _ALL:
             save(self.drawing.to_figure(self.continuations, "\n".join(self.totals)), path)
         else:
-            save(_years_chart(*self.by_year), path)
+            move, years = self.by_year
+            shares = [(each.count / each.total, *wilson(each.count, each.total)) for each in years]
+            names, title = [str(each.year or "unknown") for each in years], f"{move}, share of all (%)"
+            save(draw_groups(title, names, {"": 100 * np.array(shares)}, connect=True), path)
 
 
 def _picture(drawing: Drawing, letters: dict[tuple[int, int], str]) -> Text:
@@ -124,6 +122,7 @@ def _continuations(
     moves = [each for each in continuations if each.colour]
     total = sum(each.count for each in continuations)
     for each in moves[:_MAX_ROWS]:
+        first, last = each.first_year, each.last_year
         letter = "" if each.x is None or each.y is None else letters.get((each.x, each.y), "")
         row = [
             f"{letter:1} {drawing.move_name(each)}",
@@ -133,7 +132,7 @@ def _continuations(
             "" if each.win_rate is None else f"{each.win_rate:.1%}",
             "" if each.win_low is None or each.win_high is None else f"{each.win_low:.0%}-{each.win_high:.0%}",
             "" if each.rating is None else f"{each.rating:.1f}",
-            year_range(each),
+            "" if first is None else f"{first}" if first == last else f"{first}-{last}",
         ]
         table.add_row(*row, *([f"{each.tenuki:,}" if each.tenuki else ""] if with_tenuki else []))
     others, ended = moves[_MAX_ROWS:], [each for each in continuations if not each.colour]
@@ -144,12 +143,6 @@ def _continuations(
     return table
 
 
-def year_range(continuation: Continuation) -> str:
-    """Return the first and the last year; "" if they are unknown."""
-    first, last = continuation.first_year, continuation.last_year
-    return "" if first is None else f"{first}" if first == last else f"{first}-{last}"
-
-
 def _years_table(move: str, years: Sequence[YearCount]) -> Table:
     table = make_table(("year", "left"), ("all", "right"), (move, "right"), ("share", "right"), ("", "left"))
     largest = max((each.count / each.total for each in years), default=0) or 1.0
@@ -158,12 +151,6 @@ def _years_table(move: str, years: Sequence[YearCount]) -> Table:
         row = (f"{each.total:,}", f"{each.count:,}", format_share(each.count, each.total), bar)
         table.add_row(str(each.year or "unknown"), *row)
     return table
-
-
-def _years_chart(move: str, years: Sequence[YearCount]) -> Figure:
-    shares = [(each.count / each.total, *wilson(each.count, each.total)) for each in years]
-    names = [str(each.year or "unknown") for each in years]
-    return draw_groups(f"{move}, share of all (%)", names, {"": 100 * np.array(shares)}, connect=True)
 
 
 def _examples(examples: Sequence[ExampleGame]) -> Table:

@@ -66,9 +66,7 @@ class IndexReport(Report):
     """The result of indexing a catalogue.
 
     Attributes:
-        unchanged: Number of Parquet files that had an index.
         games: Number of games in the indexed files, dropped ones included.
-        bytes: Size of all indices of the catalogue.
     """
 
     indexed: int

@@ -32,8 +32,6 @@ class YearCount(Report):
 
     Attributes:
         year: The year; None if unknown.
-        total: How often the position or pattern occurred.
-        count: How often it was continued by this move.
     """
 
     year: int | None
@@ -49,13 +47,11 @@ class Continuation(Report):
         x: Column of the move in the position or pattern as given, from 0; None for a pass, or no further move.
         y: Row, from 0 at the top; None likewise.
         colour: "black" or "white"; None for no further move.
-        is_pass: True for a pass.
         share: `count` divided by all occurrences, 0 to 1.
         wins: Games that its player won; games without a winner count for neither side.
         win_rate: Wins / (wins + losses); None without decided games.
         win_low: Lower end of the 95 % Wilson interval of the win rate; None likewise.
         rating: Mean rating of its players, on the scale of docs/ranks.md; None if unknown.
-        first_year: Year of the earliest game; None if unknown.
         tenuki: How often at least two other moves came before it; None for positions of the whole board.
         recent: Rows in the catalogue of the latest games, the latest first, at most 5.
         strongest: Rows of the games with the highest mean rating of both players, at most 5; the later row first
@@ -139,21 +135,14 @@ def new_tally(points: int, years: npt.NDArray[np.int16]) -> Tally:
     """Return an empty tally for so many points. years: [Y] int16, ascending, all years of games to be added."""
     keys = 3 * (points + 2)
     return Tally(
-        times=np.zeros(keys, np.int64),
-        wins=np.zeros(keys, np.int64),
-        losses=np.zeros(keys, np.int64),
-        tenuki=np.zeros(keys, np.int64),
-        rated=np.zeros(keys, np.int64),
-        rating=np.zeros(keys),
-        won=np.zeros(3, np.int64),
-        years=years,
-        by_year=np.zeros((keys, len(years)), np.int64),
+        times=np.zeros(keys, np.int64), wins=np.zeros(keys, np.int64), losses=np.zeros(keys, np.int64),
+        tenuki=np.zeros(keys, np.int64), rated=np.zeros(keys, np.int64), rating=np.zeros(keys),
+        won=np.zeros(3, np.int64), years=years, by_year=np.zeros((keys, len(years)), np.int64),
         recent=np.full((keys, _MAX_LISTED), -1, np.int64),
         recent_day=np.full((keys, _MAX_LISTED), np.iinfo(np.int32).min, np.int32),
         strongest=np.full((keys, _MAX_LISTED), -1, np.int64),
-        strength=np.full((keys, _MAX_LISTED), -np.inf, np.float32),
-        last_row=np.full(keys, -1, np.int64),
-    )
+        strength=np.full((keys, _MAX_LISTED), -np.inf, np.float32), last_row=np.full(keys, -1, np.int64),
+    )  # fmt: skip
 
 
 def distinct_years(info: GameInfo) -> npt.NDArray[np.int16]:

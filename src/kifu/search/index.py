@@ -27,7 +27,7 @@ from kifu.checksums import BLOCK_BYTES, BlockSums
 from kifu.config import StrictModel, first_invalid
 from kifu.corpus.catalogue import SEARCH_SUFFIX
 from kifu.corpus.partitions import Count, Hash
-from kifu.errors import FormatError
+from kifu.errors import FormatError, reading
 from kifu.io import bytes_at, open_regular, read_at
 from kifu.point import MAX_SIZE, NO_POINT, WHITE
 from kifu.search.continuations import GameInfo
@@ -62,13 +62,7 @@ class ParquetIdentity(StrictModel):
 
 
 class IndexHeader(StrictModel):
-    """The header of an index file; the sizes of all arrays follow from it.
-
-    Attributes:
-        plies: The maximum number of positions of each game.
-        captures: The number of elements of `Traces.captures`.
-        words: The number of words of `Traces.occupied`.
-    """
+    """The header of an index file; the sizes of all arrays follow from it."""
 
     parquet: ParquetIdentity
     plies: Annotated[int, Field(ge=1, le=MAX_PLIES)]
@@ -132,16 +126,13 @@ def entry_shift(header: IndexHeader) -> tuple[int, int]:
 
 def identify(parquet: Path) -> ParquetIdentity:
     """Return the size of a Parquet file and a hash of its footer and of 64 samples of 4 KiB, evenly spaced."""
-    try:
-        with open_regular(parquet) as file:
-            size = os.fstat(file.fileno()).st_size
-            footer = int.from_bytes(bytes_at(file.fileno(), 4, max(size - 8, 0)), "little")
-            last = min(footer + 8, _MAX_FOOTER, size)
-            digest = blake3(bytes_at(file.fileno(), last, size - last))
-            for k in range(_SAMPLES):
-                digest.update(bytes_at(file.fileno(), _SAMPLE_BYTES, max(size - _SAMPLE_BYTES, 0) * k // _SAMPLES))
-    except OSError as error:
-        raise FormatError(f"{parquet} cannot be read: {error.strerror}") from None
+    with reading(parquet, FormatError), open_regular(parquet) as file:
+        size = os.fstat(file.fileno()).st_size
+        footer = int.from_bytes(bytes_at(file.fileno(), 4, max(size - 8, 0)), "little")
+        last = min(footer + 8, _MAX_FOOTER, size)
+        digest = blake3(bytes_at(file.fileno(), last, size - last))
+        for k in range(_SAMPLES):
+            digest.update(bytes_at(file.fileno(), _SAMPLE_BYTES, max(size - _SAMPLE_BYTES, 0) * k // _SAMPLES))
     return ParquetIdentity(bytes=size, blake3=digest.hexdigest())
 
 
@@ -178,10 +169,8 @@ class SearchIndex:
         filled = 0
         while filled < len(out):
             at = _HEADER_BYTES + blocks.start * BLOCK_BYTES + filled
-            try:
+            with reading(self.path, FormatError):
                 count = read_at(self._descriptor, out[filled:], at)
-            except OSError as error:
-                raise FormatError(f"{self.path} cannot be read: {error.strerror}") from None
             if count == 0:
                 raise FormatError(f"{self.path} was truncated; remove it and search again")
             filled += count

@@ -76,19 +76,14 @@ def _match_group(games: ReplayArrays, traces: Traces, plan: MatchPlan, group: np
     plies = int(np.max(traces.plies[group], initial=0))  # NumPy adds to a uint16 in 16 bits
     setup = int(np.max(games.setup_offset[group + 1] - games.setup_offset[group], initial=0))
     tables = Tables(
-        first=np.full(SLOTS, NO_STONE, np.uint32),
-        later=np.empty(plies, np.int64),
-        head=np.full(SLOTS, -1, np.int64),
-        tail=np.zeros(SLOTS, np.int64),
-        intervals=np.empty((SLOTS + plies + setup, 4), np.int64),
-        filled=np.zeros(3, np.int64),
-        captured=np.zeros(SLOTS // 64, np.uint64),
+        first=np.full(SLOTS, NO_STONE, np.uint32), later=np.empty(plies, np.int64), head=np.full(SLOTS, -1, np.int64),
+        tail=np.zeros(SLOTS, np.int64), intervals=np.empty((SLOTS + plies + setup, 4), np.int64),
+        filled=np.zeros(3, np.int64), captured=np.zeros(SLOTS // 64, np.uint64),
         missing=np.empty(len(plan.images), np.int64),
         occupied=np.zeros((3, 2 * traces.occupied.shape[2] + 1, BLOCK), np.uint64),
-        places=np.empty((len(plan.words), BLOCK), np.uint64),
-        any_place=np.empty(BLOCK, np.uint64),
+        places=np.empty((len(plan.words), BLOCK), np.uint64), any_place=np.empty(BLOCK, np.uint64),
         loaded=np.zeros(1, np.int64),
-    )
+    )  # fmt: skip
     hits = HitArrays(*np.empty((3, max(_MAX_HITS, int(plan.limits[N_PLACES]))), np.int64))
     parts, done = [np.empty((3, 0), np.int64)], 0
     while done < len(group):
@@ -98,18 +93,10 @@ def _match_group(games: ReplayArrays, traces: Traces, plan: MatchPlan, group: np
     image, place = key >> 16 & 0xFFFF, key & 0xFFFF
     next_x, next_y, next_colour = plan.continuations[image, following & 0xFFFF].T
     return MatchArrays(
-        game=game,
-        ply=(key >> 32).astype(np.uint16),
-        symmetry=plan.symmetry[image],
-        exchanged=plan.exchanged[image],
-        x=plan.x[place],
-        y=plan.y[place],
-        next_ply=(following >> 32).astype(np.int32),
-        next_x=next_x,
-        next_y=next_y,
-        next_colour=next_colour,
-        board_colour=(following & 3).astype(np.uint8),
-    )
+        game=game, ply=(key >> 32).astype(np.uint16), symmetry=plan.symmetry[image], exchanged=plan.exchanged[image],
+        x=plan.x[place], y=plan.y[place], next_ply=(following >> 32).astype(np.int32), next_x=next_x, next_y=next_y,
+        next_colour=next_colour, board_colour=(following & 3).astype(np.uint8),
+    )  # fmt: skip
 
 
 def hit_occurrences(hits: MatchArrays, pattern: Pattern) -> Occurrences:
@@ -183,18 +170,11 @@ def _find_images(
             next_x, next_y, next_colour = plan.continuations[m, np.where(is_stone, 4 * point + colour, 0)].T
             none = np.zeros(len(ply), np.uint8)
             hits = MatchArrays(
-                game=entries.row[same],
-                ply=ply,
-                symmetry=none + plan.symmetry[m],
-                exchanged=np.full(len(ply), exchanged),
-                x=none,
-                y=none,
-                next_ply=np.where(is_stone, ply, np.int32(-1)),
-                next_x=next_x,
-                next_y=next_y,
-                next_colour=next_colour,
+                game=entries.row[same], ply=ply, symmetry=none + plan.symmetry[m],
+                exchanged=np.full(len(ply), exchanged), x=none, y=none, next_ply=np.where(is_stone, ply, np.int32(-1)),
+                next_x=next_x, next_y=next_y, next_colour=next_colour,
                 board_colour=np.where(move == points, np.uint8(_PASS), colour),
-            )
+            )  # fmt: skip
             yield hits, plan.images[m, ACCEPTS + colour.astype(np.int64)].astype(np.bool_)
 
 

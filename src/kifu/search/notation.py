@@ -196,7 +196,12 @@ def parse_pattern(text: str) -> Pattern:
     """
     diagram = read_diagram(text)
     settings = _read_settings(diagram.settings)
-    numbered, cells = _read_cells(diagram.cells)
+    numbered: dict[int, list[tuple[int, int]]] = {}
+    for y, row in enumerate(diagram.cells):
+        for x, cell in enumerate(row):
+            if cell not in CELL_OF:
+                numbered.setdefault(int(cell), []).append((x, y))
+    cells = tuple(CELL_OF.get(cell, EMPTY_CELL) for row in diagram.cells for cell in row)
     for number, place in diagram.notes:
         points = numbered.get(int(place)) if place.isdigit() else [_point(place, diagram.cells)]
         if points is None:
@@ -275,15 +280,6 @@ def format_pattern(pattern: Pattern) -> str:
 
 
 # Cells and moves
-
-
-def _read_cells(rows: list[list[str]]) -> tuple[dict[int, list[tuple[int, int]]], tuple[int, ...]]:
-    numbered: dict[int, list[tuple[int, int]]] = {}
-    for y, row in enumerate(rows):
-        for x, cell in enumerate(row):
-            if cell not in CELL_OF:
-                numbered.setdefault(int(cell), []).append((x, y))
-    return numbered, tuple(CELL_OF.get(cell, EMPTY_CELL) for row in rows for cell in row)
 
 
 def _point(place: str, rows: list[list[str]]) -> tuple[int, int]:
@@ -371,13 +367,9 @@ def _read_last_ply(value: str) -> dict[str, Any]:
 
 
 _SETTINGS: dict[str, Callable[[str], dict[str, Any]]] = {
-    "anchor": _read_anchor,
-    "colours": _read_colours,
-    "moves": _read_moves,
-    "consecutive": _read_consecutive,
-    "next": _read_next,
-    "last ply": _read_last_ply,
-}
+    "anchor": _read_anchor, "colours": _read_colours, "moves": _read_moves, "consecutive": _read_consecutive,
+    "next": _read_next, "last ply": _read_last_ply,
+}  # fmt: skip
 
 
 def _format_settings(pattern: Pattern) -> Iterable[str]:

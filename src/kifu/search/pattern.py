@@ -53,7 +53,6 @@ class Image(NamedTuple):
 
     Attributes:
         symmetry: As in `kifu.point.symmetries`; applied to the pattern as given.
-        exchanged: True if Black and White are exchanged.
         cells: [height * width] Allowed contents, row-major.
         window: Where the upper left cell may lie.
     """
@@ -105,7 +104,6 @@ class Pattern:
     last_ply: int | None = None
 
     def __post_init__(self) -> None:
-        """Raise RecipeError if the pattern is contradictory."""
         if not (1 <= self.width <= MAX_SIZE and 1 <= self.height <= MAX_SIZE):
             raise RecipeError(f"a pattern has 1 to {MAX_SIZE} columns and rows, got {self.width} x {self.height}")
         if len(self.cells) != self.width * self.height:
@@ -274,20 +272,14 @@ def compile_pattern(pattern: Pattern, width: int, height: int, words: int) -> Ma
     table[:, ACCEPTS : ACCEPTS + 3] = _accepted(pattern, images, any(exchanged for _, exchanged in same))
     table[:, MOVES] = np.arange(len(images)) * len(pattern.moves)
     return MatchPlan(
-        images=table,
-        words=in_words,
-        windows=windows[in_words[:, 0], in_words[:, 1]],
-        stones=np.stack([_STONE_ROW[cells[with_stone, 1]], cells[with_stone, 0]], axis=1),
-        cells=cells,
+        images=table, words=in_words, windows=windows[in_words[:, 0], in_words[:, 1]],
+        stones=np.stack([_STONE_ROW[cells[with_stone, 1]], cells[with_stone, 0]], axis=1), cells=cells,
         moves=np.array([move for image in images for move in image.moves], np.int64).reshape(-1, 3),
-        touch=_touch(cell, place[:, None] + distance) if scans else np.zeros((2, SLOTS), np.uint32),
-        x=x,
-        y=y,
-        limits=np.array(limits, np.int64),
-        symmetry=np.array([image.symmetry for image in images], np.uint8),
+        touch=_touch(cell, place[:, None] + distance) if scans else np.zeros((2, SLOTS), np.uint32), x=x, y=y,
+        limits=np.array(limits, np.int64), symmetry=np.array([image.symmetry for image in images], np.uint8),
         exchanged=np.array([image.exchanged for image in images], np.bool_),
         continuations=_merged_continuations(pattern, images, same),
-    )
+    )  # fmt: skip
 
 
 def _touch(cell: npt.NDArray[np.int64], point: npt.NDArray[np.int64]) -> npt.NDArray[np.uint32]:

@@ -68,7 +68,6 @@ def parse_position(
             ("1234@57": game 1234 of the catalogue, from 1, after 57 moves), the diagram of a whole board, or the path
             of a record ("game.sgf", its final position, or "game.sgf@57"). A path object may also be a file with any of
             these.
-        width: Columns of the board for moves.
         height: Rows; as many as columns by default.
 
     Raises:

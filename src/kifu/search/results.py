@@ -43,7 +43,6 @@ class Drawing(NamedTuple):
     Attributes:
         cells: [height * width] Allowed contents, as in `Pattern.cells`.
         edges: True for the left, upper, right and lower sides that are edges of the board.
-        moves: Stones that are played next, numbered from 1.
     """
 
     width: int
@@ -196,7 +195,6 @@ class Exploration(FoundGames):
         return f"<Exploration of {str(self.path)!r}: {self.games:,} games, {len(self.continuations)} continuations>"
 
     def _repr_svg_(self) -> str | None:
-        """Return a picture with the counts of the continuations, for notebooks; None without matplotlib."""
         return notebook_svg(lambda: self.drawing.to_figure(self.continuations, f"{self.games:,} games"))
 
     @property
@@ -251,7 +249,6 @@ class Hits(FoundGames):
         return f"<Hits in {str(self.path)!r}: {len(self):,} in {self.games:,} games>"
 
     def _repr_svg_(self) -> str | None:
-        """Return a picture with the counts of the continuations, for notebooks; None without matplotlib."""
         title = f"{len(self):,} hits in {self.games:,} games"
         return notebook_svg(lambda: self.drawing.to_figure(self.continuations(), title))
 

@@ -69,16 +69,9 @@ _NAME_ROWS = 65_536
 """Rows that are read at a time."""
 
 _SUMMARY_COLUMNS = {
-    "black": "black",
-    "black_rank": "black_rank",
-    "white": "white",
-    "white_rank": "white_rank",
-    "date_text": "date",
-    "year": "year",
-    "event": "event",
-    "result_text": "result",
-    "n_moves": "moves",
-}
+    "black": "black", "black_rank": "black_rank", "white": "white", "white_rank": "white_rank", "date_text": "date",
+    "year": "year", "event": "event", "result_text": "result", "n_moves": "moves",
+}  # fmt: skip
 """Columns of a catalogue and the fields of `GameSummary` that hold them."""
 
 
@@ -121,8 +114,6 @@ class Searcher:
 
         Args:
             where: A condition in SQL over the columns of the catalogue, see docs/queries.md; requires duckdb.
-            player: The name of Black or White, ignoring case.
-            colour: "black" or "white", the colour of this player.
 
         Returns:
             [rows] bool; None if nothing was asked for, which means all games.
@@ -287,7 +278,6 @@ class Searcher:
 
     @cached_property
     def _years(self) -> npt.NDArray[np.int16]:
-        """The years of all games, ascending."""
         parts = [np.array([UNKNOWN_YEAR], np.int16)]
         for part, (path, rows) in enumerate(self.catalogue.partitions.items()):
             if (index := self._indices[part]) is not None:

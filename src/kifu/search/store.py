@@ -79,15 +79,11 @@ def take_game(games: MoveArrays, g: int) -> MoveArrays:
     """Return the arrays of one game."""
     moves, setup = slice(*games.move_offset[g : g + 2]), slice(*games.setup_offset[g : g + 2])
     return MoveArrays(
-        width=games.width[g : g + 1],
-        height=games.height[g : g + 1],
-        moves=games.moves[moves],
-        move_offset=games.move_offset[g : g + 2] - games.move_offset[g],
-        setup=games.setup[setup],
-        setup_ply=games.setup_ply[setup],
-        setup_offset=games.setup_offset[g : g + 2] - games.setup_offset[g],
+        width=games.width[g : g + 1], height=games.height[g : g + 1], moves=games.moves[moves],
+        move_offset=games.move_offset[g : g + 2] - games.move_offset[g], setup=games.setup[setup],
+        setup_ply=games.setup_ply[setup], setup_offset=games.setup_offset[g : g + 2] - games.setup_offset[g],
         root_setup=games.root_setup[g : g + 1],
-    )
+    )  # fmt: skip
 
 
 class GameStore:
@@ -114,7 +110,9 @@ class GameStore:
         for batch in _read_group(group, self._indices[group.part]):
             yield batch
             if read is not None:
-                read = [*read, batch] if self._reserve(_nbytes(batch)) else None
+                with self._lock:  # a group that is read twice at the same time counts twice
+                    self._free -= _nbytes(batch)
+                    read = [*read, batch] if self._free >= 0 else None
         if read is not None:
             self._cached[group] = read
 
@@ -125,12 +123,6 @@ class GameStore:
                 batch = next(each for each in reversed(batches) if each.first <= row)
                 return batch.games, row - batch.first
         return None
-
-    def _reserve(self, size: int) -> bool:
-        """Return True if so many bytes may be kept; a group that is read twice at the same time counts twice."""
-        with self._lock:
-            self._free -= size
-            return self._free >= 0
 
 
 def _read_group(group: RowGroup, index: SearchIndex | None) -> Iterator[GameBatch]:

@@ -203,11 +203,7 @@ def trace_games(games: MoveArrays, kept: npt.NDArray[np.bool_] | None = None) ->
     np.cumsum(count, out=offset[1:])
     captures = np.empty(offset[-1], np.uint16)
     for part, group in zip(parts, order):
-        captures[_ranges(offset[group], count[group])] = part
+        counts = count[group]
+        first = offset[group] - np.cumsum(counts) + counts
+        captures[np.repeat(first, counts) + np.arange(counts.sum())] = part
     return Traces(plies, offset, captures, occupied)
-
-
-def _ranges(start: npt.NDArray[np.int64], count: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return the concatenation of the ranges of `count` numbers from `start` on."""
-    before = np.cumsum(count) - count
-    return np.repeat(start - before, count) + np.arange(count.sum())

@@ -60,7 +60,6 @@ class Panel:
     Attributes:
         colours: [H, W] uint8, 0 empty, 1 black, 2 white.
         wash: [H, W] float64 from -1 to 1, intensity and sign of the colour of each point.
-        wooden: Draw a wooden board rather than a paper one.
         names: Names of the columns and of the rows, drawn on all sides; None to draw none.
         edges: True for the left, upper, right and lower sides that are edges of the board; beyond other sides it
             continues.
@@ -342,7 +341,6 @@ def draw_board(
         colours: [H, W] integers, 0 empty, 1 black, 2 white, top row first, at most 25 x 25.
         title: Text above the board; long lines are truncated.
         last: Last move, marked with a small circle unless its point has a mark.
-        marks: Short texts by point, such as move numbers.
         heat: [H, W] floats, intensity of each point relative to the largest; values <= 0 are not drawn.
     """
     board = np.asarray(colours)
@@ -464,7 +462,6 @@ class CountedMove(NamedTuple):
     """A move and how often it was played.
 
     Attributes:
-        name: Its name in the legend, such as "R16".
         point: Y * W + x; None if it is not on the picture, such as a pass.
         colour: BLACK or WHITE; 0 for no move.
         share: Share of all, 0 to 1.

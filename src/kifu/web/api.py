@@ -187,7 +187,6 @@ def endpoint(
     """Return the route of an endpoint.
 
     Args:
-        path: The path; what it captures are parameters, too.
         work: Compute the answer in a thread: a JSON value (NumPy numbers are allowed), a `Report` or a `Download`.
         method: "GET", or "POST" with a JSON body.
     """

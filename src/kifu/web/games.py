@@ -297,7 +297,6 @@ def _tree_nodes(game: Game, room: int) -> tuple[list[dict[str, Any]], bool, int]
 
 
 def _record(site: Site, params: GameParams) -> pa.RecordBatch:
-    """Return the row of a game of a catalogue. Raises NotFoundError."""
     searcher = site.corpus(params.corpus).searcher
     if params.row >= len(searcher.catalogue):
         raise NotFoundError(f"there is no game {params.row}; the catalogue has {len(searcher.catalogue):,}")

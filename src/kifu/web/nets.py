@@ -45,13 +45,12 @@ class LineParams(Params):
     rules: ShortText = "records"
 
 
-class NetParams(Params):
+class NetParams(LineParams):
     """A net, by its number from 0, and the conditions that it is given.
 
     `komi` is in points for White, `rules` are spelled as in records; None and "" are unknown.
     """
 
-    line: Line
     net: int = Field(0, ge=0, le=1000)
     komi: Komi = None
     handicap: int | None = Field(None, ge=0, le=100)
@@ -240,10 +239,9 @@ class ScoreParams(NetParams):
     dead: Annotated[list[Annotated[int, Field(ge=0, lt=MAX_SIZE**2)]], Field(max_length=MAX_SIZE**2)] | None = None
 
 
-class RecordParams(Params):
+class RecordParams(LineParams):
     """A game to save, see `NetParams`."""
 
-    line: Line
     komi: float = Field(DEFAULT_KOMI, ge=-1000, le=1000, allow_inf_nan=False)
     rules: ShortText = "chinese"
     handicap: int = Field(0, ge=0, le=100)
@@ -328,13 +326,12 @@ def save_record(params: RecordParams) -> Download:
     return Download(write_sgf(game), "application/x-go-sgf", "game.sgf")
 
 
-class PlanesParams(Params):
+class PlanesParams(LineParams):
     """The position after `ply` moves, and the full name of a published plane set; others would have to be compiled.
 
     Ranks such as "3d", komi in points for White, and rules as in records; "" and None are unknown.
     """
 
-    line: Line
     ply: int = Field(0, ge=0, le=MAX_MOVES)
     planes: ShortText
     black_rank: ShortText = ""

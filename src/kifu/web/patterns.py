@@ -191,19 +191,12 @@ def _page(searcher: Searcher, hits: Hits, params: SearchParams) -> list[dict[str
 def pattern_json(pattern: Pattern) -> dict[str, Any]:
     """Return a pattern as JSON values, with its text and the edges of the board that it touches."""
     return {
-        "text": format_pattern(pattern),
-        "width": pattern.width,
-        "height": pattern.height,
-        "cells": pattern.cells,
-        "anchor": format_anchor(pattern.anchor),
-        "edges": Drawing.of_pattern(pattern).edges,
-        "both_colours": pattern.both_colours,
-        "moves": [list(move) for move in pattern.moves],
-        "consecutive": pattern.consecutive,
-        "next_colour": pattern.next_colour or 0,
-        "actual_colour": pattern.actual_colour,
-        "last_ply": pattern.last_ply,
-    }
+        "text": format_pattern(pattern), "width": pattern.width, "height": pattern.height, "cells": pattern.cells,
+        "anchor": format_anchor(pattern.anchor), "edges": Drawing.of_pattern(pattern).edges,
+        "both_colours": pattern.both_colours, "moves": [list(move) for move in pattern.moves],
+        "consecutive": pattern.consecutive, "next_colour": pattern.next_colour or 0,
+        "actual_colour": pattern.actual_colour, "last_ply": pattern.last_ply,
+    }  # fmt: skip
 
 
 def describe_pattern(site: Site, params: PatternParams, deadline: Deadline) -> dict[str, Any]:

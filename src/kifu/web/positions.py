@@ -31,7 +31,6 @@ class Line(Params):
 
     Attributes:
         setup: Setup stones as point | WHITE_BIT, or | ERASE_BIT.
-        setup_ply: The number of moves before each.
         moves: Moves as point | WHITE_BIT; a pass is width * height.
         to_play: BLACK or WHITE, who moves first; 0 if unknown.
     """
@@ -48,13 +47,9 @@ class Line(Params):
         """Return the line of a game, up to `MAX_MOVES` moves and setup stones."""
         setup = slice(MAX_MOVES)
         return cls(
-            width=game.width,
-            height=game.height,
-            setup=game.setup[setup].tolist(),
-            setup_ply=game.setup_ply[setup].tolist(),
-            moves=game.moves[:MAX_MOVES].tolist(),
-            to_play=game.to_play,
-        )
+            width=game.width, height=game.height, setup=game.setup[setup].tolist(),
+            setup_ply=game.setup_ply[setup].tolist(), moves=game.moves[:MAX_MOVES].tolist(), to_play=game.to_play,
+        )  # fmt: skip
 
     @classmethod
     def of_arrays(cls, games: MoveArrays, ply: int) -> Line:
@@ -63,13 +58,9 @@ class Line(Params):
             raise GameError(f"ply must be within 0 to {len(games.moves)}, got {ply}")
         setup = slice(min(int(np.searchsorted(games.setup_ply, ply, "right")), MAX_MOVES))
         return cls(
-            width=int(games.width[0]),
-            height=int(games.height[0]),
-            setup=games.setup[setup].tolist(),
-            setup_ply=games.setup_ply[setup].tolist(),
-            moves=games.moves[:ply].tolist(),
-            to_play=0,
-        )
+            width=int(games.width[0]), height=int(games.height[0]), setup=games.setup[setup].tolist(),
+            setup_ply=games.setup_ply[setup].tolist(), moves=games.moves[:ply].tolist(), to_play=0,
+        )  # fmt: skip
 
     def board(self, ply: int | None = None) -> Board:
         """Return the board after `ply` moves, by default after all.
@@ -157,7 +148,6 @@ class PositionParams(CorpusParams):
     Attributes:
         moves: SGF points, or "--" for passes; "B" or "W" before one is its colour, otherwise they alternate.
         game: Row of the game that the moves continue; None for the empty board.
-        ply: Number of moves of the game.
     """
 
     moves: Annotated[str, Field(max_length=3 * MAX_MOVES, pattern=f"^{_MOVES}$")] = ""

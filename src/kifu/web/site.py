@@ -67,8 +67,6 @@ class Filter(BaseModel):
         q: Part of a player's name or an event, ignoring case.
         colour: The colour of this player; without `player` it has no effect.
         rating: Lowest rating (`kifu.Rank.rating`) of both players.
-        handicap: "none", or "some" handicap stones.
-        board: Width and height, such as "19x19".
         archive: The archive of the record, exactly as in the catalogue.
         sql: A condition in SQL over the columns of a catalogue.
     """
@@ -261,10 +259,8 @@ class Site:
 
     Attributes:
         background: Runs work besides requests, one after another, at first `opening`.
-        startup: The deadline of this work, which `stop` ends.
         opening: The opening of nets, which takes seconds and goes on after the constructor.
         records: The path of each source of records, by the name that the column `archive` gives it.
-        quick: The pool of requests of milliseconds.
         filters: The pool of all requests with a condition in SQL, which others never wait for.
     """
 

@@ -205,11 +205,6 @@ class ReportParams(Params):
     report: int = Field(ge=0, le=10_000)
 
 
-def list_reports(site: Site) -> list[dict[str, Any]]:
-    """Return name and kind of each report."""
-    return [{"name": each.name, "kind": each.kind} for each in site.reports]
-
-
 def show_report(site: Site, params: ReportParams, deadline: Deadline) -> dict[str, Any]:
     """Return a report: {"name", "kind", "values"}.
 
@@ -269,12 +264,13 @@ def _find_games(
 
 def statistics_routes(site: Site) -> list[Route]:
     """Return the routes of this module."""
+    reports = [{"name": each.name, "kind": each.kind} for each in site.reports]
     return [
         endpoint("/api/stats", CatalogueParams, _Computed(partial(count_games, site)), site.search),
         endpoint("/api/splits", CatalogueParams, _Computed(partial(count_splits, site)), site.search),
         endpoint("/api/dropped", DroppedParams, partial(list_dropped, site), site.quick),
         endpoint("/api/clusters", ClusterParams, partial(list_clusters, site), site.search),
         endpoint("/api/games/{corpus}/{row}/record", GameParams, partial(show_record, site), site.search),
-        endpoint("/api/reports", Params, lambda *_: list_reports(site), site.quick),
+        endpoint("/api/reports", Params, lambda *_: reports, site.quick),
         endpoint("/api/reports/{report}", ReportParams, partial(show_report, site), site.search),
     ]

@@ -157,8 +157,7 @@ class Manifest(AnyManifest):
     def summary(self) -> str:
         """Return counts and size as one line."""
         games = format_games(self.read, self.kept, self.drops, self.elsewhere)
-        md5 = "".join(f"; MD5 {file.md5}" for file in self.files if file.md5)
-        return f"{self.examples:,} examples, {format_bytes(self.bytes)}; {games}{md5}"
+        return f"{self.examples:,} examples, {format_bytes(self.bytes)}; {games}"
 
     def __repr__(self) -> str:
         return printable(f"<{type(self).__name__} of {self.file}: {self.summary()}>")
@@ -224,7 +223,6 @@ class WrittenFile:
     bytes: int
     blake3: str
     crc32: str = ""  # see `kifu.checksums.BlockSums`; "" for formats with checksums of their own
-    md5: str = ""  # of .dat files, since those of 2015 were published with it
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from kifu.datasets.manifest import (
 from kifu.errors import DropReason, SourceError
 from kifu.go.replay import ReplayArrays, replay_arrays
 from kifu.go.state import State, new_state
-from kifu.io import AtomicFile, hash_md5, utf8_name, writing
+from kifu.io import AtomicFile, utf8_name
 from kifu.planes import kgsgo
 from kifu.planes.kgsgo import has_handicap, placed_stones, unreadable_reason
 from kifu.point import POINT_MASK
@@ -381,9 +381,7 @@ def _build_set(
             require_unchanged(sources.values())
             output.write(layout.end)
             digest = output.commit(layout.header(counts.rows))
-            with writing(target.path):
-                md5 = hash_md5(target.path)
-            written = WrittenFile(utf8_name(target.path.name), output.size, digest, output.sums.to_text(), md5)
+            written = WrittenFile(utf8_name(target.path.name), output.size, digest, output.sums.to_text())
             infos, plane_set = [sources[shard.archive].info for shard in shards], find_format(layout.name).plane_set
             report = WriteReport(counts.rows, (written,))
             manifest = counts.manifest(recipe, games, infos, report, layout.name, plane_set)

@@ -57,7 +57,7 @@ def test_bounds_are_checked() -> None:
 
 @pytest.mark.subprocess
 def test_the_cache_tells_kernels_with_bounds_checks_apart() -> None:
-    program = "import kifu.compiler, test_kernel; print(kifu.compiler.fingerprint(test_kernel.cube.py_func).digest)"
+    program = "import kifu.compiler, test_kernel; print(kifu.compiler.fingerprint(test_kernel.cube.py_func)[0])"
     digests = {
         subprocess.run(
             [sys.executable, "-c", program],

@@ -53,10 +53,9 @@ from .learn.evaluate import evaluate as evaluate
 from .learn.net import open_net as open_net
 from .learn.evaluation import Evaluation as Evaluation
 
-# Registries; NETS requires torch
+# Registries
 from .planes.registry import FEATURES as FEATURES, PLANE_SETS as PLANE_SETS
 from .datasets.formats import FORMATS as FORMATS
-from .learn.registry import NETS as NETS
 
 # Errors
 from .errors import (

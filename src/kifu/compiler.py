@@ -26,7 +26,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -292,23 +292,14 @@ def _cache_folder() -> Path | None:
     return private_folder(folder / "kifu" for folder in folders if folder.is_absolute())
 
 
-class Fingerprint(NamedTuple):
-    """The code of a kernel: its hash in 20 hexadecimal digits, and the names of the modules of all its functions."""
-
-    digest: str
-    modules: frozenset[str]
-
-
-def fingerprint(function: Callable[..., Any]) -> Fingerprint:
+def fingerprint(function: Callable[..., Any]) -> tuple[str, frozenset[str]]:
     """Return a hash of the byte code of `function` and of every constant, function and class that it uses.
 
     Docstrings, comments and line numbers do not count.
     """
     walk = _Walk()
     walk.add(function)
-    return Fingerprint(
-        hashlib.blake2b("\n".join(walk.lines).encode(), digest_size=10).hexdigest(), frozenset(walk.modules)
-    )
+    return (hashlib.blake2b("\n".join(walk.lines).encode(), digest_size=10).hexdigest(), frozenset(walk.modules))
 
 
 class _Walk:

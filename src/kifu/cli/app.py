@@ -18,7 +18,6 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
-from enum import IntEnum
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -202,15 +201,8 @@ def command(*examples: str, kernels: bool = True, has_result: bool = True) -> Ca
     return register
 
 
-class Verbosity(IntEnum):
-    """The amount of output on standard error."""
-
-    QUIET = 0
-    NORMAL = 1
-    VERBOSE = 2
-
-
-_verbosity = Verbosity.NORMAL
+_QUIET, _NORMAL, _VERBOSE = range(3)
+_verbosity = _NORMAL
 _interrupt_note = _NOTHING_LEFT = "no partial output was left"
 _interrupt_printed = threading.Event()
 
@@ -304,7 +296,7 @@ def progress(label: str, total: int | None, unit: str) -> AbstractContextManager
     """Show the progress of some work on standard error unless the command is quiet; see `kifu.progress.progress`."""
     from kifu import progress as bars
 
-    return (bars.silent if _verbosity == Verbosity.QUIET else bars.progress)(label, total, unit)
+    return (bars.silent if _verbosity == _QUIET else bars.progress)(label, total, unit)
 
 
 class _OneLine(logging.Formatter):
@@ -344,7 +336,7 @@ def _set_verbosity(quiet: bool, verbose: bool) -> None:
     global _verbosity
     if quiet and verbose:
         raise RecipeError("--quiet and --verbose exclude each other")
-    _verbosity = Verbosity(1 + verbose - quiet)
+    _verbosity = _NORMAL + verbose - quiet
     handler = logging.StreamHandler(sys.stderr)
     handler.addFilter(_NewMessages())
     handler.setFormatter(_OneLine("kifu: %(message)s"))
@@ -354,7 +346,7 @@ def _set_verbosity(quiet: bool, verbose: bool) -> None:
 
 
 def _deliver(outcome: Outcome, json: Path | None) -> None:
-    if json != Path("-") and not (outcome.summary and _verbosity == Verbosity.QUIET):
+    if json != Path("-") and not (outcome.summary and _verbosity == _QUIET):
         if callable(outcome.text):
             outcome.text()
         elif outcome.text:
@@ -522,7 +514,7 @@ def _refuse_empty(arguments: list[str]) -> None:
 
 def print_traceback(error: BaseException) -> None:
     """Print the traceback of an error if the command is verbose."""
-    if _verbosity == Verbosity.VERBOSE:
+    if _verbosity == _VERBOSE:
         trace = "".join(traceback.format_exception(error)).rstrip()
         print(join_lines(f"  {each}" for each in trace.split("\n")), file=sys.stderr)
 

@@ -156,7 +156,7 @@ def _heads(source: Source) -> Iterator[tuple[str, Shard, float, float]]:
         yield source.name, ArchiveShard(source.path, 0, None), 1.0, source.path.listed_size()
         return
     parts = list(source_shards([source]))
-    for name, shard in ((part.name, part.shard) for part in parts):
+    for name, shard in parts:
         head: Shard = shard
         if isinstance(shard, RowShard):
             head, share = replace(shard, rows=min(shard.rows, _RECORDS)), _RECORDS / max(shard.rows, 1)

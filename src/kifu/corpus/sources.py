@@ -122,14 +122,6 @@ Shard: TypeAlias = ArchiveShard | LooseRecords | RowShard
 """A part of a source that can be read independently."""
 
 
-@dataclass(frozen=True, slots=True)
-class SourceShard:
-    """A shard, with the name of its source."""
-
-    name: str
-    shard: Shard
-
-
 Content: TypeAlias = RecordBlock | pa.RecordBatch
 """An item of a shard: records of a container, or rows of a catalogue."""
 
@@ -188,14 +180,14 @@ def read(sources: Paths) -> Iterator[Game]:
     left_out.log()
 
 
-def source_shards(sources: Iterable[Source]) -> Iterator[SourceShard]:
-    """Yield the shards of all sources, in order."""
+def source_shards(sources: Iterable[Source]) -> Iterator[tuple[str, Shard]]:
+    """Yield the shards of all sources, in order, with the name of their source."""
     for source in sources:
         shards: Iterable[Shard] = archive_shards(source.path)
         if source.catalogue is not None:
             shards = source.catalogue.shards()
         for shard in shards:
-            yield SourceShard(source.name, shard)
+            yield source.name, shard
 
 
 def archive_shards(path: AnyPath) -> Iterator[ArchiveShard | LooseRecords]:
@@ -245,9 +237,10 @@ class ShardReader:
         if shard.blocks is not None:
             self._next = shard.first + shard.blocks
 
-    def items(self, shard: SourceShard) -> Iterator[IngestItem]:
+    def items(self, named: tuple[str, Shard]) -> Iterator[IngestItem]:
         """Yield the content of a shard, as `read` does, with the name of its source."""
-        return ((shard.name, content) for content in self.read(shard.shard))
+        name, shard = named
+        return ((name, content) for content in self.read(shard))
 
     def __reduce__(self) -> tuple[type[ShardReader], tuple[()]]:
         return ShardReader, ()

@@ -43,9 +43,9 @@ from kifu.corpus.partitions import PARTITION_PATH, Index, Partition, SourceInfo,
 from kifu.corpus.schema import INDEX, drop_codes, to_numpy, with_drop
 from kifu.corpus.sources import (
     IngestItem,
+    Shard,
     ShardReader,
     Source,
-    SourceShard,
     count_left_out,
     find_sources,
     hash_sources,
@@ -432,9 +432,9 @@ def append(
             staged: list[StagedRows] = []
             games_read = 0
             results = executor.run(partial(_stage, process, staging), [shard for shard, _ in shards])
-            for (name, games), (shard, target) in zip(results, shards):
+            for (name, games), ((_, shard), target) in zip(results, shards):
                 # A later shard of a folder's loose records would have a small partition for each year.
-                continues = isinstance(shard.shard, LooseRecords) and shard.shard.first > 0
+                continues = isinstance(shard, LooseRecords) and shard.first > 0
                 names = staged.pop().names if continues else ()
                 staged.append(target._replace(names=(*names, name)))
                 report.add_unparsed(games.unparsed)
@@ -497,7 +497,7 @@ def _new_sources(found: Iterable[Source], before: Index, report: AppendReport) -
 
 def _append_shards(
     folder: CatalogueTransaction, new: Iterable[tuple[Source, SourceInfo]], first: int
-) -> Iterator[tuple[SourceShard, StagedRows]]:
+) -> Iterator[tuple[tuple[str, Shard], StagedRows]]:
     """Yield each shard, and its rows, which have no files yet. first: index of the first source."""
     directories: list[str] = []
     for number, (source, _) in enumerate(new, first):
@@ -507,7 +507,7 @@ def _append_shards(
 
 
 def _stage(
-    process: Callable[[IngestItem], IngestedItem], staging: Path, shard: SourceShard
+    process: Callable[[IngestItem], IngestedItem], staging: Path, shard: tuple[str, Shard]
 ) -> tuple[str, IngestReport]:
     """Write the rows of a shard to a file, with all rules applied except those on duplicates.
 

@@ -77,14 +77,15 @@ def write_rows(recipe: KatagoRecipe, plan: SetPlan) -> tuple[WriteReport, str, s
 def _count_rows(recipe: KatagoRecipe, plan: SetPlan) -> list[RenderShard]:
     job, shards, start = CountRows(recipe, plan.set), [], 0
     with plan.progress(f"counting rows of {plan.path.name}", plan.games, "games") as bar:
-        for catalogue in plan.catalogues:
-            rows = np.zeros(len(catalogue.catalogue), np.int32)
-            for counted in plan.executor.run(job.process, catalogue.shards, job.read):
+        for catalogue, digest in plan.catalogues:
+            units = catalogue.shards()
+            rows = np.zeros(len(catalogue), np.int32)
+            for counted in plan.executor.run(job.process, units, job.read):
                 plan.counts.add(counted)
                 rows[counted.member] = counted.rows
                 bar.advance(counted.read)
-            plan.counts.end_archive(catalogue.catalogue.path.name, catalogue.digest)
-            for unit in catalogue.shards:
+            plan.counts.end_archive(catalogue.path.name, digest)
+            for unit in units:
                 rows_of_unit = rows[unit.row : unit.row + unit.rows]
                 if rows_of_unit.any():
                     shards.append(RenderShard(unit, start, rows_of_unit))

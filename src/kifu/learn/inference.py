@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -50,12 +50,8 @@ _BATCH, _KATA_BATCH, _GPU_BATCH = 256, 64, 4096
 """Number of positions that are evaluated at once: on the CPU, by a network of KataGo, and by others on a GPU."""
 
 
-class _Inputs(NamedTuple):
-    """The inputs of B positions: planes, packed if the backend unpacks them, global inputs, and the legal moves."""
-
-    planes: npt.NDArray[Any]
-    globals: npt.NDArray[np.float32] | None
-    legal: npt.NDArray[np.bool_] | None
+_Inputs = tuple[npt.NDArray[Any], npt.NDArray[np.float32] | None, npt.NDArray[np.bool_] | None]
+"""The inputs of B positions: planes, packed if the backend unpacks them, global inputs, and the legal moves."""
 
 
 class _Shared:
@@ -277,11 +273,11 @@ class Net:
         names, allowed = self.about.inputs, positions.legal(self.rules) if legal else None
         if not self._is_kata:
             planes = self._planes(positions, packed=backend.unpacks)
-            return _Inputs(planes, encode_inputs(names, *positions.inputs) if names else None, allowed)
+            return planes, encode_inputs(names, *positions.inputs) if names else None, allowed
         planes, numbers = encode_positions(self.encoder_for(positions.width, positions.height), positions, self.rules)
         if names:
             numbers = np.concatenate([numbers, encode_profile(names, positions, self.server)], 1)
-        return _Inputs(planes, numbers, allowed)
+        return planes, numbers, allowed
 
     def _planes(self, positions: NetPositions, *, packed: bool) -> npt.NDArray[Any]:
         """Return the planes [B, C, H, W] float32, or packed."""
@@ -299,7 +295,7 @@ class Net:
     def _run(self, backend: Backend, positions: NetPositions, inputs: _Inputs, unverified: bool) -> Evaluation:
         board = positions.width, positions.height
         planes, numbers, legal = (None if each is None else backend.array(each) for each in inputs)
-        if inputs.planes.ndim == 3:
+        if inputs[0].ndim == 3:
             planes = backend.unpack(planes, *self.encoder_for(*board).shape[1:])
         found = evaluate_batch(backend, planes, numbers, board, legal, symmetries=self.symmetries)
         log_probs, value, *points = (None if each is None else backend.numpy(each) for each in found)

@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -407,16 +407,6 @@ def _fans(layer: nn.Module) -> tuple[int, int]:
     return layer.weight.shape[1] * field, layer.weight.shape[0] * field
 
 
-class LayerCount(NamedTuple):
-    """The size of one layer with weights; `flops` are those of its convolution or matrix product for one position."""
-
-    name: str
-    kind: str
-    shape: tuple[int, ...]
-    parameters: int
-    flops: int
-
-
 @dataclass(frozen=True, slots=True)
 class NetworkCount:
     """The size of a network.
@@ -424,11 +414,12 @@ class NetworkCount:
     Attributes:
         flops: Floating-point operations of all convolutions and matrix products in the forward pass for one position.
             A multiply-add counts as two.
+        layers: Name, kind, shape of the output, parameters and operations of each layer with weights.
     """
 
     parameters: int
     flops: int
-    layers: tuple[LayerCount, ...]
+    layers: tuple[tuple[str, str, tuple[int, ...], int, int], ...]
 
 
 def count_net(name: str, planes: str, width: int = 19, height: int = 19) -> NetworkCount:
@@ -440,7 +431,7 @@ def count_net(name: str, planes: str, width: int = 19, height: int = 19) -> Netw
     device = next(net.parameters()).device  # networks of KataGo are made on the CPU
     position = torch.ones(1, *encoder.shape, device=device)
     globals_ = torch.zeros(1, net.config.global_size, device=device)
-    layers: list[LayerCount] = []
+    layers: list[tuple[str, str, tuple[int, ...], int, int]] = []
     counter = FlopCounterMode(display=False)
 
     def count_layer(layer: nn.Module, _: Any, out: torch.Tensor | tuple[torch.Tensor, ...]) -> None:
@@ -448,7 +439,7 @@ def count_net(name: str, planes: str, width: int = 19, height: int = 19) -> Netw
         flops = counter.get_total_flops() - sum(earlier.flops for earlier in layers)
         parameters = sum(weight.numel() for weight in layer.parameters(recurse=False))
         shape = (out[0] if isinstance(out, tuple) else out).shape[1:]
-        layers.append(LayerCount(names[layer] or "net", type(layer).__name__, tuple(shape), parameters, flops))
+        layers.append((names[layer] or "net", type(layer).__name__, tuple(shape), parameters, flops))
 
     names = {layer: layer_name for layer_name, layer in net.named_modules() if [*layer.parameters(recurse=False)]}
     handles = [layer.register_forward_hook(count_layer) for layer in names]

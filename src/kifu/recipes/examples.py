@@ -243,8 +243,8 @@ def write_examples(recipe: ExamplesRecipe, plan: SetPlan) -> tuple[WriteReport, 
                 writer.append(group)
                 bar.advance(writer.examples - before)
         if recipe.order == "shuffled":
-            for catalogue in plan.catalogues:
-                plan.counts.end_archive(catalogue.catalogue.path.name, catalogue.digest)
+            for catalogue, digest in plan.catalogues:
+                plan.counts.end_archive(catalogue.path.name, digest)
         return writer.commit(plan.about), recipe.example_format.name, layout.plane_set
 
 

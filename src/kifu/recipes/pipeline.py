@@ -457,14 +457,6 @@ class ManifestCounts(ExitStack):
         )
 
 
-class CatalogueInput(NamedTuple):
-    """A catalogue that sets are made from. digest: see `Catalogue.digest`."""
-
-    catalogue: Catalogue
-    digest: str
-    shards: list[RowShard]
-
-
 class RowSlice(NamedTuple):
     """Rows of a catalogue that are processed together; first: index of the first one."""
 
@@ -509,12 +501,12 @@ class SetJob:
 
 
 class SetPlan(NamedTuple):
-    """A data set to make. about: JSON values for its index."""
+    """A data set to make. about: JSON values for its index; catalogues: with the digest of each."""
 
     set: str
     path: Path
     about: dict[str, str]
-    catalogues: list[CatalogueInput]
+    catalogues: list[tuple[Catalogue, str]]
     executor: Executor
     progress: ProgressFactory
     counts: ManifestCounts
@@ -522,22 +514,22 @@ class SetPlan(NamedTuple):
     @property
     def games(self) -> int:
         """The number of games in the catalogues, of any set."""
-        return sum(len(each.catalogue) for each in self.catalogues)
+        return sum(len(catalogue) for catalogue, _ in self.catalogues)
 
     @property
     def shards(self) -> list[RowShard]:
         """The shards of all catalogues."""
-        return [shard for each in self.catalogues for shard in each.shards]
+        return [shard for catalogue, _ in self.catalogues for shard in catalogue.shards()]
 
     def run(
         self, process: Callable[[RowSlice], SetChunk], read: Callable[[RowShard], Iterator[RowSlice]]
     ) -> Iterator[SetChunk]:
         """Yield the results of a map over the rows, in order, and count them; each catalogue is an archive."""
-        for each in self.catalogues:
-            for chunk in self.executor.run(process, each.shards, read):
+        for catalogue, digest in self.catalogues:
+            for chunk in self.executor.run(process, catalogue.shards(), read):
                 yield chunk
                 self.counts.add(chunk)
-            self.counts.end_archive(each.catalogue.path.name, each.digest)
+            self.counts.end_archive(catalogue.path.name, digest)
 
 
 def build_sets(
@@ -572,7 +564,7 @@ def build_sets(
             stack.enter_context(locked_folder(into))  # no other build may replace its catalogue meanwhile
             clean = recipe.clean or load_cleaning_rules("legal")
             catalogues = [ingest_sources(hashed, into / CATALOGUE, clean, options)]
-        inputs = [CatalogueInput(each, each.digest(), each.shards()) for each in catalogues]
+        inputs = [(each, each.digest()) for each in catalogues]
         infos = [each.info for each in hashed]
         fitted = recipe.fit([each.path for each in catalogues])
         options.announce(into, _foreseen_bytes(fitted, {target.set for target in stale}, catalogues))

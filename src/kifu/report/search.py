@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from rich.console import RenderableType
@@ -40,13 +40,6 @@ _ALL = "times"
 """Name of the counts by year of all hits."""
 
 
-class ExampleGame(NamedTuple):
-    """A game in which a position or pattern occurs; ply: moves before it."""
-
-    game: GameSummary
-    ply: int
-
-
 @dataclass(frozen=True, slots=True)
 class View:
     """The result of a search as it is shown.
@@ -60,14 +53,14 @@ class View:
     continuations: Sequence[Continuation]
     found: Report
     by_year: tuple[str, Sequence[YearCount]] | None
-    examples: Sequence[ExampleGame]
+    examples: Sequence[tuple[GameSummary, int]]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result, the counts by year and the examples as JSON values."""
         values = self.found.to_dict()
         if self.by_year is not None:
             values["by_year"] = {"move": self.by_year[0], "years": [year.to_dict() for year in self.by_year[1]]}
-        values["examples"] = [{**each.game.to_dict(), "ply": each.ply} for each in self.examples]
+        values["examples"] = [{**game.to_dict(), "ply": ply} for game, ply in self.examples]
         return values
 
     def print(self) -> None:
@@ -153,7 +146,7 @@ def _years_table(move: str, years: Sequence[YearCount]) -> Table:
     return table
 
 
-def _examples(examples: Sequence[ExampleGame]) -> Table:
+def _examples(examples: Sequence[tuple[GameSummary, int]]) -> Table:
     """Return the games with their numbers, from 1, as for `kifu show --game`."""
     columns = ("date", "left"), ("Black", "left"), ("White", "left"), ("result", "left")
     table = make_table(("game", "right"), ("move", "right"), *columns)
@@ -187,12 +180,12 @@ def view_exploration(searcher: Searcher, found: Exploration, games: Bools | None
     return View(drawing, totals, found.continuations, found, by_year, _find_examples(searcher, found, pattern))
 
 
-def _find_examples(searcher: Searcher, found: Hits | Exploration, pattern: Pattern) -> list[ExampleGame]:
+def _find_examples(searcher: Searcher, found: Hits | Exploration, pattern: Pattern) -> list[tuple[GameSummary, int]]:
     """Return the latest games, each with the moves before its first hit."""
     examples = []
     for game in searcher.games(found.latest()):
         moves = searcher.moves(game.row)
-        examples.append(ExampleGame(game, int(match_games(moves, trace_games(moves), pattern).ply.min())))
+        examples.append((game, int(match_games(moves, trace_games(moves), pattern).ply.min())))
     return examples
 
 

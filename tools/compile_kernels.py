@@ -26,7 +26,7 @@ from kifu.execution.executor import count_cores
 from kifu.progress import progress
 
 DEMO = ("encode alphago48",)
-"""What the last commands of `kifu demo` need and the first ones do not compile."""
+"""The last commands of `kifu demo` need these kernels, which the first ones do not compile."""
 
 WORK = (
     (

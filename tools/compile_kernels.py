@@ -30,6 +30,7 @@ DEMO = ("encode alphago48",)
 
 WORK = (
     (
+        "ingest sample -o clean.parquet --clean schraudolph",
         "ingest sample -o games.parquet",
         "show sample --game 3 --move 57",
         "split games.parquet -o sets",

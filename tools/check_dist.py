@@ -132,7 +132,7 @@ def make_wheel(pure: Path, python: Path) -> None:
         begin, folder = time.monotonic(), Path(name)
         subprocess.run([python, "-m", "venv", folder / "venv"], check=True)
         installed = folder / "venv" / ("Scripts" if sys.platform == "win32" else "bin") / "python"
-        install = [installed, "-m", "pip", "install", "--quiet"]
+        install: list[str | Path] = [installed, "-m", "pip", "install", "--quiet"]
         subprocess.run([*install, pure], check=True)
         size = sum(path.lstat().st_size for path in Path(folder, "venv").rglob("*"))
         subprocess.run([installed, ROOT / "tools" / "compile_kernels.py", folder], check=True)

@@ -26,10 +26,11 @@ from kifu.execution.executor import count_cores
 from kifu.progress import progress
 
 DEMO = ("encode alphago48",)
-"""What the last commands of `kifu demo` need and the first ones do not compile."""
+"""The last commands of `kifu demo` need these kernels, which the first ones do not compile."""
 
 WORK = (
     (
+        "ingest sample -o clean.parquet --clean schraudolph",
         "ingest sample -o games.parquet",
         "show sample --game 3 --move 57",
         "split games.parquet -o sets",

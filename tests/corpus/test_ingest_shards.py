@@ -26,7 +26,6 @@ from kifu.corpus.ingest import IngestReport, ingest
 from kifu.corpus.sources import (
     ArchiveShard,
     ShardReader,
-    SourceShard,
     archive_shards,
     find_sources,
     source_shards,
@@ -325,6 +324,6 @@ def test_engine_option(mix: list[Path], tmp_path: Path) -> None:
 
 
 def test_missing_shard_is_reported(tmp_path: Path) -> None:
-    unit = SourceShard("a", ArchiveShard(tmp_path / "missing", 0, None))
+    unit = ("a", ArchiveShard(tmp_path / "missing", 0, None))
     with pytest.raises(KifuError, match="missing: No such file"):
         list(ShardReader().items(unit))

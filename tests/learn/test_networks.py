@@ -356,10 +356,10 @@ def test_flops_are_those_counted_by_hand():
 @pytest.mark.parametrize("name", NET_NAMES)
 def test_layers_add_up(name):
     count = learn.registry.count_net(name, "clark8", 9, 7)
-    assert sum(layer.parameters for layer in count.layers) == count.parameters
-    assert sum(layer.flops for layer in count.layers) == count.flops
-    assert count.layers[0].shape[1:] == (7, 9)
-    assert len({layer.name for layer in count.layers}) == len(count.layers)
+    assert sum(parameters for *_, parameters, _ in count.layers) == count.parameters
+    assert sum(flops for *_, flops in count.layers) == count.flops
+    assert count.layers[0][2][1:] == (7, 9)
+    assert len({name for name, *_ in count.layers}) == len(count.layers)
 
 
 def test_the_documented_sizes_are_right():

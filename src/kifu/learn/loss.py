@@ -34,7 +34,8 @@ _MIN_STDEV = 0.5
 HEADS = ("value", "ownership", "score")
 
 SUMS = ("positions", "loss", "top1", "top5", *(name for head in HEADS for name in (head, f"{head}_known")))
-"""The sums that `PolicyModule` returns: the number of positions; the policy loss and correct predictions; squared errors of the value and (over points) the ownership, and of the loss of the score, each followed by the number
+"""The sums that `PolicyModule` returns: the number of positions; sums of the policy loss and of correct predictions;
+squared errors of the value and (over points) of the ownership, and the loss of the score, each followed by the number
 of known labels."""
 
 

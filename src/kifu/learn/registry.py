@@ -436,7 +436,7 @@ def count_net(name: str, planes: str, width: int = 19, height: int = 19) -> Netw
 
     def count_layer(layer: nn.Module, _: Any, out: torch.Tensor | tuple[torch.Tensor, ...]) -> None:
         """Attribute the operations since the previous layer to this one."""
-        flops = counter.get_total_flops() - sum(earlier.flops for earlier in layers)
+        flops = counter.get_total_flops() - sum(earlier[-1] for earlier in layers)
         parameters = sum(weight.numel() for weight in layer.parameters(recurse=False))
         shape = (out[0] if isinstance(out, tuple) else out).shape[1:]
         layers.append((names[layer] or "net", type(layer).__name__, tuple(shape), parameters, flops))

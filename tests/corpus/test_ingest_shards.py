@@ -196,7 +196,7 @@ def test_loose_records_keep_their_numbers_if_others_vanish(
     found = pickle.loads(pickle.dumps(list(source_shards(find_sources(top)))))
     (top / "0" / "0.sgf.gz").unlink()
     (top / "0" / "1.sgf").write_bytes(b"(;SZ[9])")
-    whole = [block for unit in found for block in ShardReader().read(unit.shard)]
+    whole = [block for _, shard in found for block in ShardReader().read(shard)]
     assert np.concatenate([block.member for block in whole]).tolist() == list(range(300))
     assert whole[0].name(0) == "0/0.sgf.gz"
     assert whole[0].drop[0] == DropReason.UNREADABLE

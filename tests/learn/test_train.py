@@ -642,7 +642,7 @@ def test_a_nan_loss_stops_the_run(games: Path, tmp_path: Path) -> None:
     kept: dict[int, bytes] = {}
     forward = learn.loss.PolicyModule.forward
 
-    def with_nan(self: learn.loss.PolicyModule, batch: learn.data.TrainingBatch) -> Any:
+    def with_nan(self: learn.loss.PolicyModule, batch: learn.data.TrainingBatch) -> learn.loss.BatchLoss:
         if batch.next_position == (1, 3):
             kept[0] = (tmp_path / "last.ckpt").read_bytes()
             batch = batch._replace(planes=batch.planes * math.nan)

@@ -123,7 +123,7 @@ def test_a_resumed_run_reports_its_progress_at_once(games: Path, tmp_path: Path)
     with interrupted(8):
         before = learn.train.train(tiny(steps=12, validate_steps=4), [games], tmp_path)
 
-    def look(self: learn.loss.PolicyModule, batch: learn.data.TrainingBatch) -> Any:
+    def look(self: learn.loss.PolicyModule, batch: learn.data.TrainingBatch) -> learn.loss.BatchLoss:
         raise RecipeError("looked")
 
     with mock.patch.object(learn.loss.PolicyModule, "forward", look), pytest.raises(RecipeError, match="looked"):

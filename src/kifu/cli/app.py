@@ -44,10 +44,6 @@ class _Formatter(click.HelpFormatter):
         super().write_dl(rows, min(col_max, self.width // 2 - 6), col_spacing)
 
 
-class _HelpContext(click.Context):
-    formatter_class = _Formatter
-
-
 PANELS = {
     "Begin": {"demo": "demo", "fetch": "records", "list": "reference"},
     "Look at files": {"show": "records", "convert": "records"},
@@ -72,10 +68,9 @@ _RENAMED = {
 class Group(click.Group):
     """The root: imports the modules of the commands that are asked for."""
 
-    context_class = _HelpContext
-
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments; `kifu help COMMAND` and `kifu version` are other spellings of options."""
+        ctx.formatter_class = _Formatter
         if args[:1] == ["help"]:
             args = [*args[1:], "--help"]
         return super().parse_args(ctx, ["--version"] if args == ["version"] else args)
@@ -116,13 +111,16 @@ class Command(click.Command):
         examples: Command lines that run one after another in an empty directory, beside a folder `sample`.
     """
 
-    context_class = _HelpContext
-
     def __init__(self, *, examples: Sequence[str], kernels: bool, has_result: bool, **settings: Any) -> None:
         super().__init__(**settings)
         self.examples, self._kernels = examples, kernels
         self._protects = has_result and all(each.name != "overwrite" for each in self.params)
         self.params += [*[_JSON] * has_result, *[_OVERWRITE] * self._protects, *_VERBOSITY]
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments."""
+        ctx.formatter_class = _Formatter
+        return super().parse_args(ctx, args)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the examples."""

@@ -375,7 +375,7 @@ class TrainingLoop:
         self.module.eval()
         with torch.no_grad():
             for batch in self.data.validation_batches():
-                sums += self.module(move(batch, self.device))[1]
+                sums += self.module(move(batch, self.device)).sums
         self.module.train()
         return self._sum_processes(sums)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -34,16 +35,20 @@ _MIN_STDEV = 0.5
 HEADS = ("value", "ownership", "score")
 
 SUMS = ("positions", "loss", "top1", "top5", *(name for head in HEADS for name in (head, f"{head}_known")))
-"""The sums that `PolicyModule` returns: the number of positions; sums of the policy loss and of correct predictions;
-squared errors of the value and (over points) of the ownership, and the loss of the score, each followed by the number
+"""The entries of `BatchLoss.sums`: the number of positions; sums of the policy loss and of correct predictions; sums of
+squared errors of the value and (over points) the ownership, and of the loss of the score, each followed by the number
 of known labels."""
 
 
-class PolicyModule(nn.Module):  # type: ignore[misc]
-    """A network with its loss: maps a `TrainingBatch`, without synchronizing with the device.
+class BatchLoss(NamedTuple):
+    """The scalar to minimize, a mean over the batch, and [10] float32 sums, see `SUMS`."""
 
-    The result is the scalar to minimize, a mean over the batch, and [10] float32 sums, see `SUMS`.
-    """
+    loss: Tensor
+    sums: Tensor
+
+
+class PolicyModule(nn.Module):  # type: ignore[misc]
+    """A network with its loss: maps a `TrainingBatch` to a `BatchLoss` without synchronizing with the device."""
 
     def __init__(self, network: Network, recipe: TrainingRecipe) -> None:
         super().__init__()
@@ -55,8 +60,8 @@ class PolicyModule(nn.Module):  # type: ignore[misc]
         if recipe.teacher is not None:
             self._soft_weight, self._temperature = recipe.teacher.weight, recipe.teacher.temperature
 
-    def forward(self, batch: TrainingBatch) -> tuple[Tensor, Tensor]:
-        """Return the loss and the sums of a batch."""
+    def forward(self, batch: TrainingBatch) -> BatchLoss:
+        """Return the errors on a batch."""
         planes, globals_, count = self.prepare(batch.planes), batch.globals, len(batch.move)
         if globals_ is not None and self.training:
             known = draw_known(globals_, self._inputs, self._input_dropout)
@@ -97,7 +102,7 @@ class PolicyModule(nn.Module):  # type: ignore[misc]
         if output.next is not None and batch.next is not None:
             moves = batch.next[:, 1 : 1 + output.next.shape[1]]
             loss = loss + self._head_weights["next"] * _next_loss(output.next.float(), moves)
-        return loss, torch.stack(sums)
+        return BatchLoss(loss, torch.stack(sums))
 
     def prepare(self, planes: Tensor) -> Tensor:
         """Return the loader's planes, packed or not, as [B, C, H, W] in the network's dtype, channels last."""

@@ -200,7 +200,7 @@ def test_loose_records_keep_their_numbers_if_others_vanish(
     assert np.concatenate([block.member for block in whole]).tolist() == list(range(300))
     assert whole[0].name(0) == "0/0.sgf.gz"
     assert whole[0].drop[0] == DropReason.UNREADABLE
-    assert b"0/1.sgf" not in found[0].shard.names
+    assert b"0/1.sgf" not in found[0][1].names
     assert len(repr(found[0])) < 300
 
 

@@ -305,7 +305,7 @@ def test_the_command(games: Path, nets: list[Path], tmp_path: Path) -> None:
 
 
 WRONG = [
-    (["--rank", "40d"], "--rank must be a rank, such as 3d or 10k, got '40d'"),
+    (["--rank", "40d"], "--rank must be a rank, 30k to 1k, 1d to 9d or 1p to 9p, got '40d'"),
     (["--rank", "3d"], "does not take ranks"),
     (["--board", "big"], "board must be like 19x19, got 'big'"),
     (["--precision", "float16"], "unknown precision 'float16'"),

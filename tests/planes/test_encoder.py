@@ -364,8 +364,8 @@ def test_fingerprint_covers_everything_the_code_uses():
     assert len(set(hashes)) == len(hashes)
     assert hashes[0] == fingerprint(_program(calls, g=_program(adds, L=1), K=3))
     assert hashes[0] == fingerprint(_program(calls.replace("Draws.'", "Draw.'\n\n    # here"), g=g, K=3))
-    assert hashes[0].modules == {"mine"}
-    assert hashes[4].modules == {"mine", "theirs"}
+    assert hashes[0][1] == {"mine"}
+    assert hashes[4][1] == {"mine", "theirs"}
 
 
 @pytest.mark.subprocess

@@ -120,10 +120,7 @@ def test_a_match_resumes(tmp_path: Path) -> None:
     ("change", "message"),
     [
         ({"a": engine("D4")}, "is another match: A was "),
-        (
-            {"rules": MatchRules(size=5, komi=1.5, move_seconds=20)},
-            "is another match: komi was 0.5, now 1.5",
-        ),
+        ({"rules": MatchRules(size=5, komi=1.5, move_seconds=20)}, "is another match: komi was 0.5, now 1.5"),
         ({"rules": MatchRules(size=6, komi=0.5, move_seconds=20)}, "is another match: size was 5, now 6"),
         ({"seed": 2}, "is another match: seed was 1, now 2"),
         ({"score_by": engine(final_score="0")}, "is another match: scorer was "),

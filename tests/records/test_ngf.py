@@ -57,10 +57,7 @@ TRAPS: dict[str, tuple[bytes, Reading]] = {
     "moves-alone": (MOVE, kept(73, handicap=NO_HANDICAP, warnings=ParseWarning.SIZE_MISSING | ParseWarning.TRUNCATED)),
     "size-26": (record("PMABBREER", size="26"), Reading(DropReason.BAD_SIZE)),
     "size-0": (record("PMABBREER", size="0"), Reading(DropReason.BAD_SIZE)),
-    "handicap-text": (
-        record(handicap="two"),
-        kept(handicap=NO_HANDICAP, warnings=ParseWarning.HANDICAP_TEXT),
-    ),
+    "handicap-text": (record(handicap="two"), kept(handicap=NO_HANDICAP, warnings=ParseWarning.HANDICAP_TEXT)),
     "handicap-empty": (record(handicap=""), kept(handicap=NO_HANDICAP)),
     "handicap-one": (record(handicap="1"), kept(handicap=1, warnings=ParseWarning.HANDICAP_ONE)),
     "cut-header": (b"Title\n19\nA\nB\n", kept(handicap=NO_HANDICAP, warnings=ParseWarning.TRUNCATED)),

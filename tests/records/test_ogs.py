@@ -78,16 +78,11 @@ def check_sample(game: Game, expected: dict[str, Any]) -> None:
     assert game.handicap == expected["handicap"]
     assert game.players == (expected["black"], expected["white"])
     assert [str(rank) for rank in game.ranks] == expected["ranks"]
-    assert (game.text("RE") or None, game.date, game.rules) == (
-        expected["result"],
-        expected["date"],
-        expected["rules"],
-    )
+    assert (game.text("RE") or None, game.date, game.rules) == (expected["result"], expected["date"], expected["rules"])
     clock = expected["time"]
-    overtime = {
-        "byoyomi": "{periods}x{period_time} byo-yomi",
-        "fischer": "{time_increment} fischer",
-    }[clock["system"]].format(**clock)
+    overtime = {"byoyomi": "{periods}x{period_time} byo-yomi", "fischer": "{time_increment} fischer"}[
+        clock["system"]
+    ].format(**clock)
     main = clock["main_time"] if "main_time" in clock else clock["initial_time"]
     assert (game.text("TM"), game.text("OT")) == (str(main), overtime)
 

@@ -491,12 +491,7 @@ def test_fields_that_cannot_be_written(words: dict[str, Any], why: ExportFailure
 def test_all_reasons_are_distinct_in_one_batch() -> None:
     games = [replace(ON_19, width=20), TWO_STONES, replace(ON_19, moves=[NO_POINT]), replace(ON_19, moves=[W])]
     lines = write_games(games, [DEFAULTS] * 4)
-    assert lines.failure.tolist() == [
-        ExportFailure.BOARD,
-        ExportFailure.NONE,
-        ExportFailure.MOVES,
-        ExportFailure.NONE,
-    ]
+    assert lines.failure.tolist() == [ExportFailure.BOARD, ExportFailure.NONE, ExportFailure.MOVES, ExportFailure.NONE]
     texts = [lines.data[a:b].tobytes() for a, b in zip(lines.offset, lines.offset[1:])]
     assert texts == [b"", HEAD[:-2] + b"2 PDttDP\n", b"", HEAD + b"dd\n"]
 

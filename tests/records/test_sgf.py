@@ -60,10 +60,7 @@ TRAPS: dict[str, list[tuple[str | DropReason, ParseWarning]]] = {
     "compressed-points": [(BLANK + "AB[aa][ba][ca][ab][bb][cb][ii]AW[da][ee];B[gg])", ParseWarning(0))],
     "setup-mid-game": [(BLANK + ";B[cc];W[gg];AB[aa][ab]AW[ba]AE[cc];B[cg])", ParseWarning.SETUP_AFTER_ROOT)],
     "handicap-in-second-node": [
-        (
-            "(;FF[4]GM[1]CA[UTF-8]SZ[19]HA[2]KM[325]RU[Chinese];AB[pd][dp];W[pp];B[dd])",
-            ParseWarning.SETUP_AFTER_ROOT,
-        )
+        ("(;FF[4]GM[1]CA[UTF-8]SZ[19]HA[2]KM[325]RU[Chinese];AB[pd][dp];W[pp];B[dd])", ParseWarning.SETUP_AFTER_ROOT)
     ],
     "setup-and-move-in-node": [(BLANK + ";AB[aa];B[cc];W[gg])", ParseWarning.SETUP_AFTER_ROOT)],
     "setup-twice": [(BLANK + "AB[aa]AE[bb];B[cc])", ParseWarning.SETUP_TWICE)],
@@ -132,15 +129,10 @@ TRAPS: dict[str, list[tuple[str | DropReason, ParseWarning]]] = {
             ParseWarning.SEMICOLON_MISSING | ParseWarning.VARIATIONS | ParseWarning.SETUP_AFTER_ROOT,
         )
     ],
-    "empty-variation": [
-        (BLANK + ";B[cc];W[gg];B[cg])", ParseWarning.EMPTY_VARIATION | ParseWarning.VARIATIONS),
-    ],
+    "empty-variation": [(BLANK + ";B[cc];W[gg];B[cg])", ParseWarning.EMPTY_VARIATION | ParseWarning.VARIATIONS)],
     "node-outside-variation": [(BLANK + ";B[cc];W[gg])", ParseWarning.TEXT_SKIPPED)],
     "text-between-nodes": [
-        (
-            BLANK + "PB[Ann];B[cc];W[gg];B[cg])",
-            ParseWarning.TEXT_SKIPPED | ParseWarning.MANY_MOVE_VALUES,
-        )
+        (BLANK + "PB[Ann];B[cc];W[gg];B[cg])", ParseWarning.TEXT_SKIPPED | ParseWarning.MANY_MOVE_VALUES)
     ],
     "closed-early": [(BLANK + "PB[Ann];B[cc];W[gg];B[cg])", ParseWarning.CLOSED_EARLY)],
     "unescaped-bracket": [

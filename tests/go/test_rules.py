@@ -446,17 +446,10 @@ def test_named_rules():
 
 # width, height, legal positions, plays without and with suicide of several stones (single-stone suicide never; no ko)
 LEGAL = [
-    (1, 1, 1, 0, 0),
-    (1, 2, 5, 8, 12),
-    (1, 3, 15, 36, 42),
-    (1, 4, 41, 128, 144),
-    (2, 2, 57, 184, 192),
-    (2, 3, 489, 2_220, 2_312),
-    (2, 4, 4_125, 24_456, 25_608),
-    (3, 3, 12_675, 83_502, 86_200),
-    (3, 4, 321_689, 2_795_884, 2_873_612),
-    (4, 4, 24_318_165, 279_281_840, 285_531_024),
-]
+    (1, 1, 1, 0, 0), (1, 2, 5, 8, 12), (1, 3, 15, 36, 42), (1, 4, 41, 128, 144), (2, 2, 57, 184, 192),
+    (2, 3, 489, 2_220, 2_312), (2, 4, 4_125, 24_456, 25_608), (3, 3, 12_675, 83_502, 86_200),
+    (3, 4, 321_689, 2_795_884, 2_873_612), (4, 4, 24_318_165, 279_281_840, 285_531_024),
+]  # fmt: skip
 PERFT = [case for path in sorted(Path(__file__).with_name("perft").glob("*.perft")) for case in read_perft(path)]
 QUICK = 1_000_000  # sequences; more are for the slow run
 

@@ -468,12 +468,9 @@ def test_other_data_sets_are_compared_by_position(tmp_path: Path, form: str) -> 
                 written.writestr(f"{k}.sgf", record)
         assert run("ingest", tmp_path / f"{name}.zip", "-o", tmp_path / f"{name}.parquet").code == 0
     settings = [
-        "clean=legal",
-        'labels=["move"]',
-        "positions.passes=false",
-        'split={kind="hash", sets={all=1.0}}',
+        "clean=legal", 'labels=["move"]', "positions.passes=false", 'split={kind="hash", sets={all=1.0}}',
         "planes=seven@1",
-    ]
+    ]  # fmt: skip
     overrides = [part for setting in settings for part in ("--set", setting)]
     built = run("build", "agz17", tmp_path / "a.parquet", "--output", tmp_path / "sets", "--format", form, *overrides)
     assert built.code == 0, built.err

@@ -476,15 +476,10 @@ def test_invalid_catalogues(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("points", "games", "lower", "upper"),
     [
-        (81, 263, 0.2553, 0.3662),
-        (15, 148, 0.0624, 0.1605),
-        (0, 20, 0.0, 0.1611),
-        (1, 29, 0.0061, 0.1718),
-        (5, 10, 0.2366, 0.7634),
-        (0, 4, 0.0, 0.4899),
-        (4, 4, 0.5101, 1.0),
+        (81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0.0, 0.1611), (1, 29, 0.0061, 0.1718),
+        (5, 10, 0.2366, 0.7634), (0, 4, 0.0, 0.4899), (4, 4, 0.5101, 1.0),
     ],
-)
+)  # fmt: skip
 def test_wilson(points: int, games: int, lower: float, upper: float) -> None:
     assert wilson(points, games) == pytest.approx((lower, upper), abs=0.00005)
     mirrored = wilson(games - points, games)

@@ -469,12 +469,8 @@ def export(world: Path, out: Path) -> Iterator[Arguments]:
 @case
 def gtp(world: Path, out: Path) -> Iterator[Arguments]:
     lines = [
-        EVIL,
-        f"loadsgf {PATH}",
-        f"loadsgf {world}/records{PATH}/{PATH}.sgf",
-        f"play b {EVIL}",
-        f"boardsize {EVIL}",
-    ]
+        EVIL, f"loadsgf {PATH}", f"loadsgf {world}/records{PATH}/{PATH}.sgf", f"play b {EVIL}", f"boardsize {EVIL}",
+    ]  # fmt: skip
     (out / "records").symlink_to(world / f"records{PATH}")
     lines += [f"loadsgf {out}/records", "version", "name", f"{EVIL} 1", "genmove b", "showboard", "quit"]
     reading, writing = os.pipe()

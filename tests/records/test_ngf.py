@@ -182,15 +182,11 @@ def test_players(line: str) -> None:
 @pytest.mark.parametrize(
     ("field", "text", "expected"),
     [
-        ("date", "20170316 [09:37]", "2017-03-16"),
-        ("date", "20100123 [21: 6]", "2010-01-23"),
-        ("date", "2006-9-5", "2006-09-05"),
-        ("date", "2006", "2006"),
-        ("time", "0", "0"),
-        ("time", "480", "28800"),
+        ("date", "20170316 [09:37]", "2017-03-16"), ("date", "20100123 [21: 6]", "2010-01-23"),
+        ("date", "2006-9-5", "2006-09-05"), ("date", "2006", "2006"), ("time", "0", "0"), ("time", "480", "28800"),
         ("time", "a while", "a while"),
     ],
-)
+)  # fmt: skip
 def test_dates_and_main_time(field: str, text: str, expected: str) -> None:
     assert texts(record(**{field: text}))[field] == expected
 

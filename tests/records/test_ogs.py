@@ -97,16 +97,9 @@ def test_time_of_each_move(shared: Path) -> None:
 
 
 TIMES = {
-    "2280": 2.28,
-    "2280.5": 2.2805,
-    "0": 0.0,
-    "null": None,
-    "-1": None,
-    "1e400": None,
-    "1e3": 1.0,
-    '"5"': 0.005,
+    "2280": 2.28, "2280.5": 2.2805, "0": 0.0, "null": None, "-1": None, "1e400": None, "1e3": 1.0, '"5"': 0.005,
     '"x"': None,
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("time", "seconds"), TIMES.items())

@@ -200,17 +200,10 @@ SYNTHETIC = {
 
 # Moves off the board or on a stone (set up in 09 and 13), single-stone suicides, an immediate ko recapture; no game.
 IMPOSSIBLE = {
-    "09_AB_without_HA_played_on",
-    "13_setup_in_later_node",
-    "14_occupied_point",
-    "15_suicide_single",
-    "16_suicide_single_then_replayed",
-    "22_ko_illegal_retake_played",
-    "31_off_board_move",
-    "32_upper_case_point",
-    "41_empty_file",
-    "48_recapture_takes_two_strings",
-}
+    "09_AB_without_HA_played_on", "13_setup_in_later_node", "14_occupied_point", "15_suicide_single",
+    "16_suicide_single_then_replayed", "22_ko_illegal_retake_played", "31_off_board_move", "32_upper_case_point",
+    "41_empty_file", "48_recapture_takes_two_strings",
+}  # fmt: skip
 
 
 def test_synthetic_records(shared: Path) -> None:
@@ -610,12 +603,8 @@ def test_rows_of_a_block() -> None:
     block.drop[1] = DropReason.UNREADABLE
     games = scan(block)
     assert games.drop.tolist() == [
-        DropReason.KEPT,
-        DropReason.UNREADABLE,
-        DropReason.NO_RECORD,
-        DropReason.KEPT,
-        DropReason.KEPT,
-    ]
+        DropReason.KEPT, DropReason.UNREADABLE, DropReason.NO_RECORD, DropReason.KEPT, DropReason.KEPT,
+    ]  # fmt: skip
     assert games.member.tolist() == games.block_index.tolist() == [0, 1, 2, 3, 3]
     assert games.move_offset.tolist() == [0, 1, 1, 1, 2, 4]
     text = [block.data[a:b].tobytes() for a, b in zip(games.start, games.stop)]

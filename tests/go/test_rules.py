@@ -454,7 +454,14 @@ PERFT = [case for path in sorted(Path(__file__).with_name("perft").glob("*.perft
 QUICK = 1_000_000  # sequences; more are for the slow run
 
 
-def check_closure(width, height, positions, tame, plays):
+@pytest.mark.parametrize(
+    ("width", "height", "positions", "tame", "plays"),
+    [
+        *(pytest.param(*row, marks=pytest.mark.nojit) for row in LEGAL[:5]), *LEGAL[5:8],
+        pytest.param(*LEGAL[8], marks=pytest.mark.slow), pytest.param(*LEGAL[9], marks=pytest.mark.exhaustive),
+    ],
+)  # fmt: skip
+def test_every_legal_position_is_reached(width, height, positions, tame, plays):
     found = closure(width, height, positions)
     assert found.totals[POSITIONS] == positions
     assert found.totals[PLAYS] - found.totals[SUICIDES] == tame
@@ -462,25 +469,6 @@ def check_closure(width, height, positions, tame, plays):
     assert found.totals[DISAGREEMENTS] == 0, "legality or the hash foretold is not what playing gives"
     # Each stone in atari is taken by exactly one move of the enemy, or is one of several that one move takes.
     assert found.totals[CAPTURED] == sum(found.by_liberties[:1])
-    return found
-
-
-@pytest.mark.parametrize(
-    "row", [*LEGAL[:8], pytest.param(LEGAL[8], marks=pytest.mark.slow)], ids=lambda row: f"{row[0]}x{row[1]}"
-)
-def test_every_legal_position_is_reached(row):
-    check_closure(*row)
-
-
-@pytest.mark.nojit
-@pytest.mark.parametrize("row", LEGAL[:5], ids=lambda row: f"{row[0]}x{row[1]}")
-def test_every_legal_position_is_reached_without_the_compiler(row):
-    check_closure(*row)
-
-
-@pytest.mark.exhaustive
-def test_every_legal_position_of_4x4():
-    check_closure(*LEGAL[9])
 
 
 @pytest.mark.parametrize(

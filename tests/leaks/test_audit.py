@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import naive_positions as naive
 from catalogues import rows, write_catalogue
 from commands import is_error, run
-from drawn_games import OneGame, flat, read_sgf
+from drawn_games import OneGame, cut, flat, read_sgf
 from example_sets import layout_for, random_batch, write
 from kgs_archives import archive, records
 from kifu.corpus.hashes import hash_games as hash_whole_games
@@ -323,10 +323,6 @@ def test_a_file_truncated_during_the_audit_raises(built, tmp_path, monkeypatch) 
 def long_game(rng: random.Random) -> OneGame:
     points = rng.sample(range(361), 120)
     return OneGame(19, 19, [point | ply % 2 * WHITE_BIT for ply, point in enumerate(points)])
-
-
-def cut(game: OneGame, plies: int) -> OneGame:
-    return game._replace(moves=game.moves[:plies])
 
 
 def disguises(rng: random.Random):

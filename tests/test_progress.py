@@ -16,16 +16,10 @@ from kifu.text import format_bytes, format_seconds
 @pytest.mark.parametrize(
     ("n", "text"),
     [
-        (0, "0 bytes"),
-        (999, "999 bytes"),
-        (1000, "1.0 kB"),
-        (999_949, "999.9 kB"),
-        (999_950, "1.0 MB"),
-        (3_900_000, "3.9 MB"),
-        (1_500_000_000, "1.5 GB"),
-        (2_000_000_000_000, "2,000.0 GB"),
+        (0, "0 bytes"), (999, "999 bytes"), (1000, "1.0 kB"), (999_949, "999.9 kB"), (999_950, "1.0 MB"),
+        (3_900_000, "3.9 MB"), (1_500_000_000, "1.5 GB"), (2_000_000_000_000, "2,000.0 GB"),
     ],
-)
+)  # fmt: skip
 def test_bytes(n: int, text: str) -> None:
     assert format_bytes(n) == text
 

@@ -34,22 +34,13 @@ PATHOLOGIES: dict[str, tuple[list[str], DropReason, bytes, bytes]] = {
     "short": (["min_moves=30"], DropReason.TOO_SHORT, game("", line(29)), game("", line(30))),
     "long": (["max_moves=30"], DropReason.TOO_LONG, game("", line(31)), game("", line(30))),
     "against himself": (
-        ["self_play=3.5"],
-        DropReason.SELF_PLAY,
-        game("PB[x]PW[x]", line(31)),
-        game("PB[x]PW[y]", line(31)),
+        ["self_play=3.5"], DropReason.SELF_PLAY, game("PB[x]PW[x]", line(31)), game("PB[x]PW[y]", line(31)),
     ),
     "against himself, long enough": (
-        ["self_play=1.0"],
-        DropReason.SELF_PLAY,
-        game("PB[x]PW[x]", line(18)),
-        game("PB[x]PW[x]", line(19)),
+        ["self_play=1.0"], DropReason.SELF_PLAY, game("PB[x]PW[x]", line(18)), game("PB[x]PW[x]", line(19)),
     ),
     "against himself, named": (
-        ["self_play=3.5"],
-        DropReason.SELF_PLAY,
-        game("PB[一]PW[一]", line(31)),
-        game("PB[?]PW[?]", line(31)),
+        ["self_play=3.5"], DropReason.SELF_PLAY, game("PB[一]PW[一]", line(31)), game("PB[?]PW[?]", line(31)),
     ),
     "against himself, with a handicap as moves": (
         ["self_play=1.0"],
@@ -65,10 +56,7 @@ PATHOLOGIES: dict[str, tuple[list[str], DropReason, bytes, bytes]] = {
         game("RE[W+3.5]KM[6.5]", line(2)),
     ),
     "score without komi": (
-        ["whole_score=true"],
-        DropReason.FRACTION_SCORE,
-        game("RE[B+3]KM[0.5]", line(2)),
-        game("RE[B+3.5]", line(2)),
+        ["whole_score=true"], DropReason.FRACTION_SCORE, game("RE[B+3]KM[0.5]", line(2)), game("RE[B+3.5]", line(2)),
     ),
     "no result": (["finished=true"], DropReason.UNFINISHED, game("RE[?]", line(2)), game("RE[0]", line(2))),
     "void": (["finished=true"], DropReason.UNFINISHED, game("RE[Void]", line(2)), game("RE[W+]", line(2))),

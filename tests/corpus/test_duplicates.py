@@ -216,12 +216,9 @@ def test_longest_game_is_the_representative():
     games = [stub, shorter, other, long, naive.swapped(shorter)]
     found = clusters(games)
     assert relations_of(found) == [
-        (0, {0, 1, 2, 3, 4}, "cut", 3),
-        (1, {0, 1, 2, 3, 4}, "cut", 3),
-        (2, {0, 1, 2, 3, 4}, "kept", 2),
-        (3, {0, 1, 2, 3, 4}, "kept", 3),
-        (4, {0, 1, 2, 3, 4}, "cut", 3),
-    ]
+        (0, {0, 1, 2, 3, 4}, "cut", 3), (1, {0, 1, 2, 3, 4}, "cut", 3), (2, {0, 1, 2, 3, 4}, "kept", 2),
+        (3, {0, 1, 2, 3, 4}, "kept", 3), (4, {0, 1, 2, 3, 4}, "cut", 3),
+    ]  # fmt: skip
 
 
 def test_game_that_ends_with_setup():

@@ -11,7 +11,7 @@ import pytest
 
 from catalogues import rows, write_catalogue
 from commands import run
-from drawn_games import OneGame, flat
+from drawn_games import OneGame, cut, flat
 from kifu.config import check_config
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.hashes import hash_games
@@ -52,10 +52,6 @@ def other_ending(rng: random.Random, game: OneGame, plies: int) -> OneGame:
     points = {move & ~WHITE_BIT for move in game.moves[:plies]}
     rest = [p for p in rng.sample(range(361), 361) if p not in points][:200]
     return game._replace(moves=game.moves[:plies] + [p | (plies + k) % 2 * WHITE_BIT for k, p in enumerate(rest)])
-
-
-def cut(game: OneGame, plies: int) -> OneGame:
-    return game._replace(moves=game.moves[:plies])
 
 
 def changed(game: OneGame, *plies: int) -> OneGame:

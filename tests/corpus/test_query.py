@@ -460,13 +460,8 @@ WRITES = [
     "MERGE INTO games USING kept ON games.id = kept.id WHEN MATCHED THEN DELETE RETURNING *",
 ]
 TARGETS = (
-    "games.parquet",
-    "kifu://0.parquet",
-    "notes.csv",
-    "new.parquet",
-    "corpus/catalogue.json",
-    "/dev/shm/kifu-new",
-)
+    "games.parquet", "kifu://0.parquet", "notes.csv", "new.parquet", "corpus/catalogue.json", "/dev/shm/kifu-new",
+)  # fmt: skip
 
 STATEMENTS = [
     *(f"WITH x AS ({write}) SELECT * FROM x" for write in WRITES),

@@ -254,11 +254,7 @@ def test_tables_fit_the_terminal(tmp_path: Path, columns: int) -> None:
 
 @pytest.mark.parametrize(
     ("count", "bands", "unit"),
-    [
-        (12, 15, "games"),
-        (99_999, 12, "games (k: thousands)"),
-        (9_900, 15, "games (k: thousands; 20k+: 20 to 11 kyu)"),
-    ],
+    [(12, 15, "games"), (99_999, 12, "games (k: thousands)"), (9_900, 15, "games (k: thousands; 20k+: 20 to 11 kyu)")],
 )
 def test_ranks_fit_80_columns_for_any_number_of_games(
     tmp_path: Path,

@@ -78,14 +78,8 @@ def test_small_sources_share_the_partitions_of_a_year(sources: list[Path], tmp_p
         f"compact-1/{year}.parquet" for year in years
     ]
     assert [part.sources for part in read_partitions(path).parts] == [
-        (0,),
-        (0, 1),
-        (0, 1),
-        (0, 1, 2),
-        (2,),
-        (2,),
-        (0, 2),
-    ]
+        (0,), (0, 1), (0, 1), (0, 1, 2), (2,), (2,), (0, 2),
+    ]  # fmt: skip
     assert polars.scan_parquet(path / "**/*.parquet").collect().height == len(open_catalogue(path))
     source = archive(tmp_path / "later", [LONG])
     append(source, path, clean=rules("games"))

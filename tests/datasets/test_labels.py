@@ -18,13 +18,9 @@ BEFORE_BLACK = {"win": 0.75, "loss": 0.125, "score": 8.0, "visits": 2}
 MOVES = [[40, 41 | WHITE_BIT, 42], [40, 41 | WHITE_BIT], [50]]
 UNKNOWN = [math.nan] * 4
 EXPECTED = {
-    (0, 0): (1.5, UNKNOWN),
-    (0, 1): (math.nan, [0.25, 0.5, -3.5, 600]),
-    (0, 2): (0.0, [0.125, 0.75, -8.0, 2]),
-    (1, 0): (math.nan, UNKNOWN),
-    (1, 1): (math.nan, UNKNOWN),
-    (2, 0): (7.25, UNKNOWN),
-}
+    (0, 0): (1.5, UNKNOWN), (0, 1): (math.nan, [0.25, 0.5, -3.5, 600]), (0, 2): (0.0, [0.125, 0.75, -8.0, 2]),
+    (1, 0): (math.nan, UNKNOWN), (1, 1): (math.nan, UNKNOWN), (2, 0): (7.25, UNKNOWN),
+}  # fmt: skip
 """By row and ply: the seconds, and the evaluation from the mover's view."""
 
 

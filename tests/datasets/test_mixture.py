@@ -82,10 +82,7 @@ def test_epochs_match_the_twin(sources, weights, options, weighted, per_game, da
 
 
 @pytest.mark.nojit
-@given(
-    st.lists(st.tuples(st.integers(0, 2), st.integers(1, 4), st.integers(0, 2)), max_size=8),
-    st.data(),
-)
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 4), st.integers(0, 2)), max_size=8), st.data())
 def test_select_part(drawn, data):
     """Each unit has `count` positions of the mixture, and `after` more in its source."""
     part, counts, after = (np.array([unit[k] for unit in drawn], np.int32) for k in range(3))

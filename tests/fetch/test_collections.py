@@ -327,13 +327,9 @@ def test_the_publishers_index_that_cannot_be_had_names_the_option(site: Site, mo
 FOX = [
     ListedFile(name, folder, "")
     for folder, name in [
-        ("1d", "1d.7z.001"),
-        ("1d", "1d2.7z.001"),
-        ("10k", "10k.7z"),
-        ("Pro", "Pro.7z"),
-        ("Pro", "Pro2.7z"),
+        ("1d", "1d.7z.001"), ("1d", "1d2.7z.001"), ("10k", "10k.7z"), ("Pro", "Pro.7z"), ("Pro", "Pro2.7z"),
     ]
-]
+]  # fmt: skip
 CHOICE_DAYS = [
     ListedFile(f"{date}sgfs.tar.bz2", "", "", date=date) for date in ("2020-12-31", "2021-01-01", "2021-02-01")
 ]

@@ -648,17 +648,11 @@ WHOLE = {
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        ("2025-01-01sgfs.tar.bz2", "tar.bz2"),
-        ("KGS-2006-19-1-.tar.gz", "tar.gz"),
-        ("sample-1k.json.gz", "gz"),
-        ("all.sgf.xz", "xz"),
-        ("9d.7z", "7z"),
-        ("1d.7z.001", "7z.001"),
-        ("1d.7z.002", ""),
-        ("2003-09", ""),
+        ("2025-01-01sgfs.tar.bz2", "tar.bz2"), ("KGS-2006-19-1-.tar.gz", "tar.gz"), ("sample-1k.json.gz", "gz"),
+        ("all.sgf.xz", "xz"), ("9d.7z", "7z"), ("1d.7z.001", "7z.001"), ("1d.7z.002", ""), ("2003-09", ""),
         ("a.zip\n", ""),
     ],
-)
+)  # fmt: skip
 def test_kinds_by_name(name: str, kind: str) -> None:
     assert fetching.kind_of(name) == kind
 
@@ -723,12 +717,9 @@ def test_any_bytes_are_checked_without_another_exception(tmp_path: Path, kind: s
 @pytest.mark.parametrize("kind", ["tar.gz", "tar.bz2", "gz", "xz", "zip"])
 def test_a_file_that_unpacks_to_too_much_is_refused(tmp_path: Path, kind: str) -> None:
     bomb = {
-        "tar.gz": gzip.compress(bytes(3 << 20)),
-        "tar.bz2": bz2.compress(bytes(3 << 20)),
-        "gz": gzip.compress(bytes(3 << 20)),
-        "xz": lzma.compress(bytes(3 << 20)),
-        "zip": zipped(),
-    }
+        "tar.gz": gzip.compress(bytes(3 << 20)), "tar.bz2": bz2.compress(bytes(3 << 20)),
+        "gz": gzip.compress(bytes(3 << 20)), "xz": lzma.compress(bytes(3 << 20)), "zip": zipped(),
+    }  # fmt: skip
     (tmp_path / "file").write_bytes(bomb[kind])
     assert fetching.find_damage(tmp_path / "file", kind, 100) == "it unpacks to more than the 1,600 bytes allowed"
 

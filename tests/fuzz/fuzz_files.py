@@ -171,22 +171,9 @@ EXTREMES: dict[str, tuple[Any, ...]] = {
     "date32[day]": (-(2**31), -719163, 0, 2932896, 2932897, 2**31 - 1),
     "bool": (False, True),
     "string": (
-        "",
-        "sgf",
-        "B",
-        "tie",
-        "\x1b[31m",
-        "a\nb",
-        "\x00",
-        "9d",
-        "x" * 3000,
-        "\u202e",
-        "柯洁",
-        "utf-8",
-        "hex",
-        "ko",
+        "", "sgf", "B", "tie", "\x1b[31m", "a\nb", "\x00", "9d", "x" * 3000, "\u202e", "柯洁", "utf-8", "hex", "ko",
     ),
-}
+}  # fmt: skip
 
 
 def extreme_catalogue(draw: random.Random) -> bytes:
@@ -512,22 +499,8 @@ def whole_fuzzer(kind: str, folder: Path) -> Fuzzer:
 # Text files and commands
 
 WORDS = (
-    *TOKENS,
-    b"\n",
-    b"[",
-    b"]",
-    b"=",
-    b'"',
-    b"1e999",
-    b"-1",
-    b"nan",
-    b"{",
-    b"\xff",
-    b"\x1b[31m",
-    b"\x00",
-    b"#",
-    b".",
-)
+    *TOKENS, b"\n", b"[", b"]", b"=", b'"', b"1e999", b"-1", b"nan", b"{", b"\xff", b"\x1b[31m", b"\x00", b"#", b".",
+)  # fmt: skip
 
 
 def config_fuzzer(folder: Path) -> Fuzzer:
@@ -562,20 +535,8 @@ PAGE = b"""<html><!-- <a href="KGS-1999-19-1-.zip"> --><body><table>
 
 def index_page_fuzzer(_: Path) -> Fuzzer:
     pieces = (
-        *WORDS,
-        b"<a ",
-        b"<!--",
-        b"-->",
-        b"href=",
-        b"&#",
-        b"&#x110000;",
-        b"KGS-",
-        b"-19-",
-        b".zip",
-        b"<",
-        b">",
-        b"'",
-    )
+        *WORDS, b"<a ", b"<!--", b"-->", b"href=", b"&#", b"&#x110000;", b"KGS-", b"-19-", b".zip", b"<", b">", b"'",
+    )  # fmt: skip
     return Fuzzer(lambda draw: damage(draw, bytearray(PAGE * draw.randint(1, 3)), pieces), parse_index)
 
 

@@ -446,22 +446,22 @@ def test_named_rules():
 
 # width, height, legal positions, plays without and with suicide of several stones (single-stone suicide never; no ko)
 LEGAL = [
-    (1, 1, 1, 0, 0),
-    (1, 2, 5, 8, 12),
-    (1, 3, 15, 36, 42),
-    (1, 4, 41, 128, 144),
-    (2, 2, 57, 184, 192),
-    (2, 3, 489, 2_220, 2_312),
-    (2, 4, 4_125, 24_456, 25_608),
-    (3, 3, 12_675, 83_502, 86_200),
-    (3, 4, 321_689, 2_795_884, 2_873_612),
-    (4, 4, 24_318_165, 279_281_840, 285_531_024),
-]
+    (1, 1, 1, 0, 0), (1, 2, 5, 8, 12), (1, 3, 15, 36, 42), (1, 4, 41, 128, 144), (2, 2, 57, 184, 192),
+    (2, 3, 489, 2_220, 2_312), (2, 4, 4_125, 24_456, 25_608), (3, 3, 12_675, 83_502, 86_200),
+    (3, 4, 321_689, 2_795_884, 2_873_612), (4, 4, 24_318_165, 279_281_840, 285_531_024),
+]  # fmt: skip
 PERFT = [case for path in sorted(Path(__file__).with_name("perft").glob("*.perft")) for case in read_perft(path)]
 QUICK = 1_000_000  # sequences; more are for the slow run
 
 
-def check_closure(width, height, positions, tame, plays):
+@pytest.mark.parametrize(
+    ("width", "height", "positions", "tame", "plays"),
+    [
+        *(pytest.param(*row, marks=pytest.mark.nojit) for row in LEGAL[:5]), *LEGAL[5:8],
+        pytest.param(*LEGAL[8], marks=pytest.mark.slow), pytest.param(*LEGAL[9], marks=pytest.mark.exhaustive),
+    ],
+)  # fmt: skip
+def test_every_legal_position_is_reached(width, height, positions, tame, plays):
     found = closure(width, height, positions)
     assert found.totals[POSITIONS] == positions
     assert found.totals[PLAYS] - found.totals[SUICIDES] == tame
@@ -469,25 +469,6 @@ def check_closure(width, height, positions, tame, plays):
     assert found.totals[DISAGREEMENTS] == 0, "legality or the hash foretold is not what playing gives"
     # Each stone in atari is taken by exactly one move of the enemy, or is one of several that one move takes.
     assert found.totals[CAPTURED] == sum(found.by_liberties[:1])
-    return found
-
-
-@pytest.mark.parametrize(
-    "row", [*LEGAL[:8], pytest.param(LEGAL[8], marks=pytest.mark.slow)], ids=lambda row: f"{row[0]}x{row[1]}"
-)
-def test_every_legal_position_is_reached(row):
-    check_closure(*row)
-
-
-@pytest.mark.nojit
-@pytest.mark.parametrize("row", LEGAL[:5], ids=lambda row: f"{row[0]}x{row[1]}")
-def test_every_legal_position_is_reached_without_the_compiler(row):
-    check_closure(*row)
-
-
-@pytest.mark.exhaustive
-def test_every_legal_position_of_4x4():
-    check_closure(*LEGAL[9])
 
 
 @pytest.mark.parametrize(

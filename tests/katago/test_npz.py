@@ -29,13 +29,10 @@ from kifu.report.inspect import describe_data_set, inspect_examples
 
 ROWS = random_rows(57)
 REQUIRED = {
-    "binaryInputNCHWPacked": ("uint8", (22, 46)),
-    "globalInputNC": ("float32", (19,)),
-    "policyTargetsNCMove": ("int16", (2, 362)),
-    "globalTargetsNC": ("float32", (80,)),
-    "scoreDistrN": ("int8", (842,)),
+    "binaryInputNCHWPacked": ("uint8", (22, 46)), "globalInputNC": ("float32", (19,)),
+    "policyTargetsNCMove": ("int16", (2, 362)), "globalTargetsNC": ("float32", (80,)), "scoreDistrN": ("int8", (842,)),
     "valueTargetsNCHW": ("int8", (5, 19, 19)),
-}
+}  # fmt: skip
 OPTIONAL = {"qValueTargetsNCMove": ("int16", (3, 362)), "metadataInputNC": ("float32", (192,))}
 
 

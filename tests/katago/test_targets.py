@@ -292,14 +292,10 @@ def _one(moves: list[int], rules: str = "japanese", **options: Any) -> Targets:
 @pytest.mark.parametrize(
     ("winner", "trusted", "black", "weight"),
     [
-        (BLACK, 1, [1, 0, 0, 0.5], 1),
-        (WHITE, 1, [0, 1, 0, -0.5], 1),
-        (0, 1, [0.5, 0.5, 0, 0], 1),
-        (UNKNOWN_WINNER, 1, [0.5, 0.5, 0, 0], 0),
-        (BLACK, 0, [1, 0, 0, 0.5], 0),
-        (WHITE, 0.5, [0, 1, 0, -0.5], 0.5),
+        (BLACK, 1, [1, 0, 0, 0.5], 1), (WHITE, 1, [0, 1, 0, -0.5], 1), (0, 1, [0.5, 0.5, 0, 0], 1),
+        (UNKNOWN_WINNER, 1, [0.5, 0.5, 0, 0], 0), (BLACK, 0, [1, 0, 0, 0.5], 0), (WHITE, 0.5, [0, 1, 0, -0.5], 0.5),
     ],
-)
+)  # fmt: skip
 def test_results(winner: int, trusted: float, black: list[float], weight: float) -> None:
     targets = _one([60, 300 | WHITE_BIT], winner=winner, trusted=trusted).targets
     assert targets[0, :4].tolist() == black
@@ -345,12 +341,7 @@ def test_scratch_memory_serves_games_of_any_size() -> None:
         stop = len(played.moves)
         ply = np.arange(stop, dtype=np.int32)
         given = (
-            _flat(played),
-            np.zeros(1, np.int64),
-            _game_rules("japanese"),
-            _span([stop]),
-            np.zeros(stop, np.int64),
-            ply,
-        )
+            _flat(played), np.zeros(1, np.int64), _game_rules("japanese"), _span([stop]), np.zeros(stop, np.int64), ply,
+        )  # fmt: skip
         for mine, fresh in zip(fill_targets(scratch, *given), fill_targets(TargetScratch(), *given)):
             assert np.array_equal(mine, fresh)

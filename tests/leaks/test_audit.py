@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import naive_positions as naive
 from catalogues import rows, write_catalogue
 from commands import is_error, run
-from drawn_games import OneGame, flat, read_sgf
+from drawn_games import OneGame, cut, flat, read_sgf
 from example_sets import layout_for, random_batch, write
 from kgs_archives import archive, records
 from kifu.corpus.hashes import hash_games as hash_whole_games
@@ -325,10 +325,6 @@ def long_game(rng: random.Random) -> OneGame:
     return OneGame(19, 19, [point | ply % 2 * WHITE_BIT for ply, point in enumerate(points)])
 
 
-def cut(game: OneGame, plies: int) -> OneGame:
-    return game._replace(moves=game.moves[:plies])
-
-
 def disguises(rng: random.Random):
     """By name: transformations of a game of the other set."""
     swapped = lambda game: game._replace(moves=[move ^ WHITE_BIT for move in game.moves])  # noqa: E731
@@ -468,12 +464,9 @@ def test_other_data_sets_are_compared_by_position(tmp_path: Path, form: str) -> 
                 written.writestr(f"{k}.sgf", record)
         assert run("ingest", tmp_path / f"{name}.zip", "-o", tmp_path / f"{name}.parquet").code == 0
     settings = [
-        "clean=legal",
-        'labels=["move"]',
-        "positions.passes=false",
-        'split={kind="hash", sets={all=1.0}}',
+        "clean=legal", 'labels=["move"]', "positions.passes=false", 'split={kind="hash", sets={all=1.0}}',
         "planes=seven@1",
-    ]
+    ]  # fmt: skip
     overrides = [part for setting in settings for part in ("--set", setting)]
     built = run("build", "agz17", tmp_path / "a.parquet", "--output", tmp_path / "sets", "--format", form, *overrides)
     assert built.code == 0, built.err

@@ -209,17 +209,12 @@ def test_to_play_can_be_given(net: learn.net.Net) -> None:
 @pytest.mark.parametrize(
     ("text", "ply", "colour"),
     [
-        (b"(;SZ[9];B[aa];W[bb])", 0, BLACK),
-        (b"(;SZ[9];B[aa];W[bb])", 1, WHITE),
-        (b"(;SZ[9];B[aa];W[bb])", 2, BLACK),
-        (b"(;SZ[9];B[aa];B[bb])", 1, BLACK),
-        (b"(;SZ[9];B[aa];B[bb])", 2, WHITE),
-        (b"(;SZ[9])", 0, BLACK),
-        (b"(;SZ[9]PL[W])", 0, WHITE),
-        (b"(;SZ[9]HA[2]AB[cc][gg])", 0, WHITE),
+        (b"(;SZ[9];B[aa];W[bb])", 0, BLACK), (b"(;SZ[9];B[aa];W[bb])", 1, WHITE), (b"(;SZ[9];B[aa];W[bb])", 2, BLACK),
+        (b"(;SZ[9];B[aa];B[bb])", 1, BLACK), (b"(;SZ[9];B[aa];B[bb])", 2, WHITE), (b"(;SZ[9])", 0, BLACK),
+        (b"(;SZ[9]PL[W])", 0, WHITE), (b"(;SZ[9]HA[2]AB[cc][gg])", 0, WHITE),
         (b"(;SZ[9]HA[2]AB[cc][gg];B[aa])", 0, BLACK),
     ],
-)
+)  # fmt: skip
 def test_the_side_to_move(text: bytes, ply: int, colour: int) -> None:
     assert NetPositions.from_games([kifu.read_sgf(text)], [ply]).to_play.tolist() == [colour]
 

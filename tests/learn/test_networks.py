@@ -377,20 +377,13 @@ def test_the_documented_sizes_are_right():
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("book-smal", "did you mean 'book-small'"),
-        ("Maddison", "did you mean 'maddison'"),
-        ("b6x64", "did you mean 'b6c64'"),
-        ("b06c64", "unknown net"),
-        ("b6c64 ", "unknown net"),
-        ("", "unknown net ''"),
-        ("b0c8", "unknown net"),
-        ("b100c8", "too large or too small"),
-        ("b1c1", "too large or too small"),
-        ("b1c1025", "too large or too small"),
-        ("b99c1024", "too large or too small"),
+        ("book-smal", "did you mean 'book-small'"), ("Maddison", "did you mean 'maddison'"),
+        ("b6x64", "did you mean 'b6c64'"), ("b06c64", "unknown net"), ("b6c64 ", "unknown net"), ("", "unknown net ''"),
+        ("b0c8", "unknown net"), ("b100c8", "too large or too small"), ("b1c1", "too large or too small"),
+        ("b1c1025", "too large or too small"), ("b99c1024", "too large or too small"),
         ("b" + "9" * 50 + "c8", "unknown net"),
     ],
-)
+)  # fmt: skip
 def test_unknown_names(name, words):
     with pytest.raises(RecipeError, match=words) as output:
         learn.registry.make_net(name, 7)

@@ -72,14 +72,9 @@ def test_chosen_positions_go_to_their_slots():
 def test_games_that_cannot_be_played():
     _, label, drop, ply = encode(find_encoder("own", 5, 5), range(7), [0] * 7, np.arange(18), 18)
     assert drop == [
-        0,
+        0, DropReason.WRONG_SIZE, DropReason.OCCUPIED, 0, DropReason.OFF_BOARD, DropReason.OFF_BOARD,
         DropReason.WRONG_SIZE,
-        DropReason.OCCUPIED,
-        0,
-        DropReason.OFF_BOARD,
-        DropReason.OFF_BOARD,
-        DropReason.WRONG_SIZE,
-    ]
+    ]  # fmt: skip
     assert ply == [5, 0, 1, 0, 2, 1, 0]
     assert label[:5].tolist() == [12, 13, 25, 25, 0]
     assert label[10:15].tolist() == [1, 2, -9, 1, -9]

@@ -29,19 +29,11 @@ RECIPES = {1: load_recipe("kgsgo-v1"), 2: load_recipe("kgsgo-v2")}
 
 # Why the program raised, or passed a record over
 REASONS = {
-    "07_HA1": "BAD_HANDICAP",
-    "12_HA2_AB_AE_same_point": "SETUP_TWICE",
-    "14_occupied_point": "OCCUPIED",
-    "16_suicide_single_then_replayed": "OCCUPIED",
-    "23_size9": "WRONG_SIZE",
-    "25_SZ_19:19": "BAD_SIZE",
-    "30_truncated": "TRUNCATED",
-    "31_off_board_move": "OFF_BOARD",
-    "32_upper_case_point": "OFF_BOARD",
-    "36_HA_text": "BAD_HANDICAP",
-    "41_empty_file": "NO_RECORD",
-    "43_bad_CA": "BAD_CHARSET",
-}
+    "07_HA1": "BAD_HANDICAP", "12_HA2_AB_AE_same_point": "SETUP_TWICE", "14_occupied_point": "OCCUPIED",
+    "16_suicide_single_then_replayed": "OCCUPIED", "23_size9": "WRONG_SIZE", "25_SZ_19:19": "BAD_SIZE",
+    "30_truncated": "TRUNCATED", "31_off_board_move": "OFF_BOARD", "32_upper_case_point": "OFF_BOARD",
+    "36_HA_text": "BAD_HANDICAP", "41_empty_file": "NO_RECORD", "43_bad_CA": "BAD_CHARSET",
+}  # fmt: skip
 
 
 def build_games(folder, games, version):

@@ -10,12 +10,9 @@ pytestmark = pytest.mark.slow  # the set takes long to compile
 
 BITS = {"ladder capture": 44, "ladder escape": 45, "sensible": 46, "zeros": 47}
 COUNTS = {  # the first of eight planes, and what it counts
-    "turns since": (4, 1),
-    "liberties": (12, 1),
-    "capture size": (20, 0),
-    "self-atari": (28, 1),
+    "turns since": (4, 1), "liberties": (12, 1), "capture size": (20, 0), "self-atari": (28, 1),
     "liberties after": (36, 1),
-}
+}  # fmt: skip
 
 SHAPES = """
     . O O X .

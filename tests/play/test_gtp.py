@@ -421,11 +421,7 @@ def test_new_rules_are_the_nets_rules(net: Path) -> None:
 def test_the_net_evaluates_the_current_position(net: Path, tmp_path: Path) -> None:
     path = tmp_path / "game.sgf"
     path.write_bytes(RECORD)
-    engine, game, predictor = (
-        net_engine(net),
-        read_sgf(RECORD),
-        learn.net.open_net(net, rules=Rules.named("chinese")),
-    )
+    engine, game, predictor = (net_engine(net), read_sgf(RECORD), learn.net.open_net(net, rules=Rules.named("chinese")))
     for plies in range(5):
         engine.run("loadsgf", [str(path), str(plies + 1)])
         for colour in (BLACK, WHITE):

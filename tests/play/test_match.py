@@ -120,10 +120,7 @@ def test_a_match_resumes(tmp_path: Path) -> None:
     ("change", "message"),
     [
         ({"a": engine("D4")}, "is another match: A was "),
-        (
-            {"rules": MatchRules(size=5, komi=1.5, move_seconds=20)},
-            "is another match: komi was 0.5, now 1.5",
-        ),
+        ({"rules": MatchRules(size=5, komi=1.5, move_seconds=20)}, "is another match: komi was 0.5, now 1.5"),
         ({"rules": MatchRules(size=6, komi=0.5, move_seconds=20)}, "is another match: size was 5, now 6"),
         ({"seed": 2}, "is another match: seed was 1, now 2"),
         ({"score_by": engine(final_score="0")}, "is another match: scorer was "),
@@ -479,15 +476,10 @@ def test_invalid_catalogues(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("points", "games", "lower", "upper"),
     [
-        (81, 263, 0.2553, 0.3662),
-        (15, 148, 0.0624, 0.1605),
-        (0, 20, 0.0, 0.1611),
-        (1, 29, 0.0061, 0.1718),
-        (5, 10, 0.2366, 0.7634),
-        (0, 4, 0.0, 0.4899),
-        (4, 4, 0.5101, 1.0),
+        (81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0.0, 0.1611), (1, 29, 0.0061, 0.1718),
+        (5, 10, 0.2366, 0.7634), (0, 4, 0.0, 0.4899), (4, 4, 0.5101, 1.0),
     ],
-)
+)  # fmt: skip
 def test_wilson(points: int, games: int, lower: float, upper: float) -> None:
     assert wilson(points, games) == pytest.approx((lower, upper), abs=0.00005)
     mirrored = wilson(games - points, games)

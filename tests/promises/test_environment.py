@@ -60,21 +60,12 @@ def test_a_removed_working_directory_of_a_process(line: str, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("line", "code"),
     [
-        ("list recipes", 0),
-        ("list formats", 0),
-        ("show GAMES", 0),
-        ("stats GAMES", 0),
-        ("ingest GAMES -o new.parquet", 0),
-        ("convert GAMES -o new.olf", 0),
-        ("build agz17 GAMES -o new", 2),
-        ("fetch sample -o new", 0),
-        ("ingest GAMES -o new.parquet --dry-run", 2),
-        ("split GAMES -o new", 2),
-        ("query SELECT GAMES", 2),
-        ("query SELECT GAMES -o new.csv", 2),
-        ("audit GAMES GAMES", 2),
+        ("list recipes", 0), ("list formats", 0), ("show GAMES", 0), ("stats GAMES", 0),
+        ("ingest GAMES -o new.parquet", 0), ("convert GAMES -o new.olf", 0), ("build agz17 GAMES -o new", 2),
+        ("fetch sample -o new", 0), ("ingest GAMES -o new.parquet --dry-run", 2), ("split GAMES -o new", 2),
+        ("query SELECT GAMES", 2), ("query SELECT GAMES -o new.csv", 2), ("audit GAMES GAMES", 2),
     ],
-)
+)  # fmt: skip
 def test_no_folder_for_temporary_files(
     line: str, code: int, games: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -224,15 +215,10 @@ def test_nothing_is_sent_or_written_elsewhere(lines: list[str], tmp_path: Path) 
 @pytest.mark.parametrize(
     ("redirection", "code", "lines"),
     [
-        (">&-", 0, 0),
-        ("2>&-", 0, 2),
-        ("<&- 2>/dev/full", 0, 2),
-        ("<&- >&- 2>&-", 0, 0),
-        ("| head -n 1", 0, 1),
-        ("2>&1 | head -n 0", 0, 0),
-        (">/dev/full", 2, 0),
+        (">&-", 0, 0), ("2>&-", 0, 2), ("<&- 2>/dev/full", 0, 2), ("<&- >&- 2>&-", 0, 0), ("| head -n 1", 0, 1),
+        ("2>&1 | head -n 0", 0, 0), (">/dev/full", 2, 0),
     ],
-)
+)  # fmt: skip
 def test_streams_that_are_closed_or_full(redirection: str, code: int, lines: int, games: Path) -> None:
     for arguments in (["list", "recipes"], ["query", "select * from kept", games], ["--help"]):
         line = f"set -o pipefail; {shlex.join(map(str, [KIFU, *arguments]))} {redirection}"

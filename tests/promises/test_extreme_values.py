@@ -142,10 +142,7 @@ def test_values_out_of_range_are_named(tmp_path: Path, name: str, value: Any, ex
     with pytest.raises(FormatError) as raised:
         list(open_catalogue(path).batches())
     assert str(raised.value).startswith(f"{path}: {expected_text}")
-    with (
-        query("FROM games", path) as answer,
-        pytest.raises(FormatError, match=r"must (be|not contain) "),
-    ):
+    with query("FROM games", path) as answer, pytest.raises(FormatError, match=r"must (be|not contain) "):
         answer.write(tmp_path / "copy.parquet")
 
 

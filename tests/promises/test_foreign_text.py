@@ -196,16 +196,7 @@ def test_objects_are_one_printable_line(world: Path, tmp_path: Path) -> None:
     reports.append(kifu.split(catalogue.path, tmp_path / EVIL / "sets"))
     reports += kifu.build(recipe(tmp_path / "x.toml"), world / f"{PATH}.parquet", tmp_path / EVIL)
     with kifu.open(tmp_path / EVIL / "all.parquet") as data, kifu.query("select 1", world / f"{PATH}.parquet") as query:
-        for each in (
-            game,
-            catalogue,
-            kifu.stats(catalogue.path),
-            net,
-            net.about,
-            data,
-            query,
-            *reports,
-        ):
+        for each in (game, catalogue, kifu.stats(catalogue.path), net, net.about, data, query, *reports):
             assert not problems(repr(each))
             assert len(repr(each).splitlines()) == 1
     assert str(game).isprintable()
@@ -478,12 +469,8 @@ def export(world: Path, out: Path) -> Iterator[Arguments]:
 @case
 def gtp(world: Path, out: Path) -> Iterator[Arguments]:
     lines = [
-        EVIL,
-        f"loadsgf {PATH}",
-        f"loadsgf {world}/records{PATH}/{PATH}.sgf",
-        f"play b {EVIL}",
-        f"boardsize {EVIL}",
-    ]
+        EVIL, f"loadsgf {PATH}", f"loadsgf {world}/records{PATH}/{PATH}.sgf", f"play b {EVIL}", f"boardsize {EVIL}",
+    ]  # fmt: skip
     (out / "records").symlink_to(world / f"records{PATH}")
     lines += [f"loadsgf {out}/records", "version", "name", f"{EVIL} 1", "genmove b", "showboard", "quit"]
     reading, writing = os.pipe()

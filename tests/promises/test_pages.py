@@ -15,11 +15,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 @pytest.mark.parametrize(
     ("page", "names"),
-    [
-        ("plane-sets", PLANE_SETS),
-        ("formats", [*FORMATS, *OTHER_FORMATS]),
-        ("recipes", config_names("recipes")),
-    ],
+    [("plane-sets", PLANE_SETS), ("formats", [*FORMATS, *OTHER_FORMATS]), ("recipes", config_names("recipes"))],
 )
 def test_a_reference_page_lists_all_names(page: str, names: Iterable[str]) -> None:
     text = (DOCS / f"reference/{page}.md").read_text("utf-8")

@@ -25,10 +25,7 @@ kind = "hash"
 sets = { train = 2.0, test = 1.0 }
 """
 
-COMMANDS = [
-    "convert kgs -o new.olf.gz",
-    "query 'select * from games' games.parquet -o new.csv",
-]
+COMMANDS = ["convert kgs -o new.olf.gz", "query 'select * from games' games.parquet -o new.csv"]
 
 MORE_COMMANDS = [
     "ingest kgs2 -o corpus",

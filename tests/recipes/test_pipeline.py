@@ -584,11 +584,8 @@ def test_the_program_s_files(built, md5s, version, name):
     assert md5(built[version].path.read_bytes()) == md5s[name]
     assert (m.examples, m.read, m.kept, m.drops) == (19666, 100, 100, {})
     assert {each.archive: each.rows for each in m.archives} == {
-        "KGS-2006-19-10388-": 5659,
-        "KGS-2001-19-2298-": 2317,
-        "KGS-2003-19-7582-": 7457,
-        "KGS-2002-19-3646-": 4233,
-    }
+        "KGS-2006-19-10388-": 5659, "KGS-2001-19-2298-": 2317, "KGS-2003-19-7582-": 7457, "KGS-2002-19-3646-": 4233,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("version", [1, 2])

@@ -329,10 +329,7 @@ def test_later_overrides_win_and_the_recipe_stays():
         ("games=1", "recipe kgsgo-v2: games: no such key; did you mean 'sets.test.games'?"),
         ("seed=", 'recipe kgsgo-v2: seed must be an integer, got ""'),
         ("seed=x", 'recipe kgsgo-v2: seed must be an integer, got "x"'),
-        (
-            "sets.test=5",
-            "recipe kgsgo-v2: sets.test must be a table, got 5",
-        ),
+        ("sets.test=5", "recipe kgsgo-v2: sets.test must be a table, got 5"),
         ("seed=" + "[" * 5000, 'recipe kgsgo-v2: seed must be an integer, got "' + "[" * 75 + " ..."),
         ("seed=" + "9" * 5000, 'recipe kgsgo-v2: seed must be an integer, got "' + "9" * 75 + " ..."),
         ("seed=1\nuntil=3", 'recipe kgsgo-v2: seed must be an integer, got "1\\nuntil=3"'),

@@ -144,11 +144,8 @@ def read_with_zipfile(path: Path) -> list[Row]:
 
 
 COMPRESSORS: dict[str, Callable[[bytes], bytes]] = {
-    "": lambda data: data,
-    ".gz": gzip.compress,
-    ".bz2": bz2.compress,
-    ".xz": lzma.compress,
-}
+    "": lambda data: data, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress,
+}  # fmt: skip
 FORMATS = {"ustar": tarfile.USTAR_FORMAT, "gnu": tarfile.GNU_FORMAT, "pax": tarfile.PAX_FORMAT}
 
 
@@ -577,12 +574,8 @@ def test_files_that_are_left_out_of_a_directory_are_counted(tree: Path, caplog: 
     caplog.set_level("INFO")
     left_out = find_containers(tree).left_out
     assert left_out == {
-        "already read by another name": 2,
-        "without an extension": 1,
-        ".jsonl": 1,
-        "AppleDouble": 1,
-        "special": 1,
-    }
+        "already read by another name": 2, "without an extension": 1, ".jsonl": 1, "AppleDouble": 1, "special": 1,
+    }  # fmt: skip
     read_later = sum((block.left_out for block in blocks(tree)), Counter())
     assert read_later == {".txt": 1, ".json": 1, ".gz": 1, "without an extension": 1}
     assert len(list(kifu.read(tree))) == len(TREE_ROWS) + 4
@@ -720,14 +713,10 @@ def test_error_for_an_unreadable_path(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     os.mkfifo(tmp_path / "fifo.sgf")
     cases = {
-        "missing.zip": "No such file",
-        "file.sgf/inner.sgf": "Not a directory",
-        "loop": "symbolic links",
-        "n" * 5000: "name too long",
-        "nul\0.sgf": "no such file",
-        "empty": "no game records",
+        "missing.zip": "No such file", "file.sgf/inner.sgf": "Not a directory", "loop": "symbolic links",
+        "n" * 5000: "name too long", "nul\0.sgf": "no such file", "empty": "no game records",
         "fifo.sgf": "neither a file nor a directory",
-    }
+    }  # fmt: skip
     for name, message in cases.items():
         for call in (read, containers):
             with pytest.raises(SourceError, match=message):
@@ -791,11 +780,8 @@ def test_blocks_are_reproducible_and_bounded(tmp_path: Path) -> None:
         assert len(one.data) <= 4096 or len(one) <= 1
         assert one.source == str(path)
         assert [array.dtype.str for array in (one.data, one.start, one.stop, one.member)] == [
-            "|u1",
-            "<i8",
-            "<i8",
-            "<i4",
-        ]
+            "|u1", "<i8", "<i8", "<i4",
+        ]  # fmt: skip
         assert [array.dtype.str for array in (one.names, one.name_offset, one.drop)] == ["|u1", "<i8", "|u1"]
 
 

@@ -39,16 +39,9 @@ from record_samples import OLF_LINE, SGF, TYGEM_LINE
 
 OGS = b'{"game_id": 1, "width": 9, "height": 9, "players": {"moves": 1}, "moves": [[2, 2, 100]]}'
 RECORDS = [
-    SGF,
-    b"\xef\xbb\xbf" + SGF,
-    b"Subject: our game\n\n" + SGF,
-    SGF + b"\n" + SGF + b"\n",
-    b"( ; B [aa])",
-    b"(GM[1]SZ[9];B[aa])",
-    b"(;;B[aa])",
-    OLF_LINE,
-    TYGEM_LINE,
-]
+    SGF, b"\xef\xbb\xbf" + SGF, b"Subject: our game\n\n" + SGF, SGF + b"\n" + SGF + b"\n", b"( ; B [aa])",
+    b"(GM[1]SZ[9];B[aa])", b"(;;B[aa])", OLF_LINE, TYGEM_LINE,
+]  # fmt: skip
 OTHERS = [
     b"",
     b"\n\n",
@@ -188,16 +181,9 @@ def test_links_and_devices_are_counted(tmp_path: Path) -> None:
 
 
 FILES = {
-    "a.sgf": SGF,
-    "b.txt": SGF.replace(b"pd", b"dd"),
-    "c": SGF.replace(b"pd", b"qq"),
-    "readme.txt": b"see (; below",
-    "run.json": b'{"moves": 1}',
-    "LICENSE": b"(c)",
-    "book.pdf": b"%PDF",
-    "more.zip": b"PK\3\4",
-    "__MACOSX/._a.sgf": SGF,
-}
+    "a.sgf": SGF, "b.txt": SGF.replace(b"pd", b"dd"), "c": SGF.replace(b"pd", b"qq"), "readme.txt": b"see (; below",
+    "run.json": b'{"moves": 1}', "LICENSE": b"(c)", "book.pdf": b"%PDF", "more.zip": b"PK\3\4", "__MACOSX/._a.sgf": SGF,
+}  # fmt: skip
 LEFT = Counter({".txt": 1, ".json": 1, "without an extension": 1, ".pdf": 1, ".zip": 1, "AppleDouble": 1})
 UNREADABLE = {"a.pdf": b"", "b.pdf": b"", "package.json": b"{}"}
 PACKED = with_folder(FILES)

@@ -32,15 +32,10 @@ VALUES = [
     *(b"", b" ", b"\0\n\t", b"Ann", b" Ann\r\nB ", b"a\0b\x1b", b"a\\]b\\\\", b"\\\n", b"\\ ", b"x\\", b"_", b"\x7f"),
     *("柯洁".encode(), "\u3000".encode(), "ü".encode(), "柯\\]".encode(), "柯洁".encode()[:-1], "\ufeffx".encode()),
     *(
-        "柯洁".encode("gb18030"),
-        "許功也".encode("big5"),
-        "ソ表".encode("cp932"),
-        "ü".encode("latin-1"),
-        "井山裕太".encode("iso2022_jp"),
-        b"\xff",
-        b"\xed\xa0\x80",
+        "柯洁".encode("gb18030"), "許功也".encode("big5"), "ソ表".encode("cp932"), "ü".encode("latin-1"),
+        "井山裕太".encode("iso2022_jp"), b"\xff", b"\xed\xa0\x80",
     ),
-]
+]  # fmt: skip
 CHARSETS = [
     *(b"", b"UTF-8", b"utf8", b"GB2312", b"gb18030", b"Big5", b"Shift_JIS", b"shift_jis_2004", b"EUC-KR", b"latin1"),
     *(b"ISO-8859-15", b"ascii", b"no-such", b"\xff", b"utf-8-sig", b"koi8-r", b"U\\TF-8", b"ISO-2022-JP"),

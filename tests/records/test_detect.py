@@ -99,11 +99,8 @@ def test_block_of_one_format_is_not_copied() -> None:
 
 
 PACKED: dict[str, Callable[[bytes], bytes]] = {
-    "": lambda data: data,
-    ".gz": gzip.compress,
-    ".bz2": bz2.compress,
-    ".xz": lzma.compress,
-}
+    "": lambda data: data, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress,
+}  # fmt: skip
 
 
 def rows_of(found: list[ParsedBlock]) -> list[tuple[int, bytes, int]]:
@@ -231,11 +228,8 @@ def test_games_of_lines_as_sgf(tmp_path: Path) -> None:
     olf, damaged, indexed, unindexed = kifu.read([tmp_path / "a.olf", tmp_path / "2016-01", tmp_path / "Kifu.index"])
     assert str(olf) == "Jö B [1d*] - w, W+R, 2 moves, 9 x 9, handicap 2, komi 5.5, 1996-03-12"
     assert (olf.text("TM"), olf.handicap, olf.setup.tolist(), olf.source) == (
-        "150",
-        2,
-        [20, 60],
-        str(tmp_path / "a.olf"),
-    )
+        "150", 2, [20, 60], str(tmp_path / "a.olf"),
+    )  # fmt: skip
     assert (damaged.drop, damaged.record, damaged.players) == (DropReason.UNREADABLE, b"", ("", ""))
     assert str(indexed) == "黑(P) - 白, W+R, 2 moves, 19 x 19, 2016-01-01"
     assert (indexed.text("TM"), indexed.text("OT")) == ("300", "3x30 byo-yomi")

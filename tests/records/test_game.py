@@ -180,12 +180,9 @@ def test_read_from_containers(tmp_path: Path) -> None:
     assert first.to_play != BLACK
     rest = list(games)
     assert [(game.name, game.drop) for game in [first, *rest]] == [
-        ("one.sgf", DropReason.KEPT),
-        ("two.sgf", DropReason.KEPT),
-        ("two.sgf", DropReason.KEPT),
-        ("folder/three.sgf", DropReason.KEPT),
-        ("folder/four.sgf", DropReason.NO_RECORD),
-    ]
+        ("one.sgf", DropReason.KEPT), ("two.sgf", DropReason.KEPT), ("two.sgf", DropReason.KEPT),
+        ("folder/three.sgf", DropReason.KEPT), ("folder/four.sgf", DropReason.NO_RECORD),
+    ]  # fmt: skip
     assert rest[-1].source == str(tmp_path / "games/more.zip")
     assert [len(game) for game in read([tmp_path / "games/one.sgf", tmp_path / "games/two.sgf"])] == [3, 1, 1]
 
@@ -193,13 +190,8 @@ def test_read_from_containers(tmp_path: Path) -> None:
 def test_root_properties() -> None:
     text = b"junk (;AB[aa] [bb]x[c\\]]SiZe[9]Black[dd]b1[x] AB[cc];W[ee]N[no]PB[yes])"
     assert root_properties(text) == {
-        "AB": (b"aa", b"bb", b"cc"),
-        "X": (b"c\\]",),
-        "SZ": (b"9",),
-        "B": (b"dd",),
-        "B1": (b"x",),
-        "PB": (b"yes",),
-    }
+        "AB": (b"aa", b"bb", b"cc"), "X": (b"c\\]",), "SZ": (b"9",), "B": (b"dd",), "B1": (b"x",), "PB": (b"yes",),
+    }  # fmt: skip
     assert root_properties(b"(;PB[Ann") == root_properties(b"") == root_properties(b"()") == {}
     many = b"(;" + b"".join(b"A%s[%d]" % (bytes([65 + k % 26]), k) for k in range(500)) + b")"
     assert sum(map(len, root_properties(many).values())) == 500

@@ -339,16 +339,11 @@ def test_main_time_before_an_overtime(overtime: str, minutes: float | None) -> N
 @pytest.mark.parametrize(
     ("minutes", "overtime", "seconds"),
     [
-        (1, "5x10 byo-yomi", 60 + 4 * 10 + 120 * 10),
-        (0, "80x10 byo-yomi", 79 * 10 + 120 * 10),
-        (None, "3x30 byo-yomi", 2 * 30 + 120 * 30),
-        (10, "25/600 Canadian", 600 + 120 * 24),
-        (5, "10 fischer", 300 + 120 * 10),
-        (20, "None", 1200),
-        (0, "", None),
-        (None, "", None),
+        (1, "5x10 byo-yomi", 60 + 4 * 10 + 120 * 10), (0, "80x10 byo-yomi", 79 * 10 + 120 * 10),
+        (None, "3x30 byo-yomi", 2 * 30 + 120 * 30), (10, "25/600 Canadian", 600 + 120 * 24),
+        (5, "10 fischer", 300 + 120 * 10), (20, "None", 1200), (0, "", None), (None, "", None),
     ],
-)
+)  # fmt: skip
 def test_thinking_seconds(minutes: float | None, overtime: str, seconds: float | None) -> None:
     assert thinking_seconds(minutes, parse_overtime(overtime)) == seconds
 

@@ -57,10 +57,7 @@ TRAPS: dict[str, tuple[bytes, Reading]] = {
     "moves-alone": (MOVE, kept(73, handicap=NO_HANDICAP, warnings=ParseWarning.SIZE_MISSING | ParseWarning.TRUNCATED)),
     "size-26": (record("PMABBREER", size="26"), Reading(DropReason.BAD_SIZE)),
     "size-0": (record("PMABBREER", size="0"), Reading(DropReason.BAD_SIZE)),
-    "handicap-text": (
-        record(handicap="two"),
-        kept(handicap=NO_HANDICAP, warnings=ParseWarning.HANDICAP_TEXT),
-    ),
+    "handicap-text": (record(handicap="two"), kept(handicap=NO_HANDICAP, warnings=ParseWarning.HANDICAP_TEXT)),
     "handicap-empty": (record(handicap=""), kept(handicap=NO_HANDICAP)),
     "handicap-one": (record(handicap="1"), kept(handicap=1, warnings=ParseWarning.HANDICAP_ONE)),
     "cut-header": (b"Title\n19\nA\nB\n", kept(handicap=NO_HANDICAP, warnings=ParseWarning.TRUNCATED)),
@@ -185,15 +182,11 @@ def test_players(line: str) -> None:
 @pytest.mark.parametrize(
     ("field", "text", "expected"),
     [
-        ("date", "20170316 [09:37]", "2017-03-16"),
-        ("date", "20100123 [21: 6]", "2010-01-23"),
-        ("date", "2006-9-5", "2006-09-05"),
-        ("date", "2006", "2006"),
-        ("time", "0", "0"),
-        ("time", "480", "28800"),
+        ("date", "20170316 [09:37]", "2017-03-16"), ("date", "20100123 [21: 6]", "2010-01-23"),
+        ("date", "2006-9-5", "2006-09-05"), ("date", "2006", "2006"), ("time", "0", "0"), ("time", "480", "28800"),
         ("time", "a while", "a while"),
     ],
-)
+)  # fmt: skip
 def test_dates_and_main_time(field: str, text: str, expected: str) -> None:
     assert texts(record(**{field: text}))[field] == expected
 

@@ -78,16 +78,11 @@ def check_sample(game: Game, expected: dict[str, Any]) -> None:
     assert game.handicap == expected["handicap"]
     assert game.players == (expected["black"], expected["white"])
     assert [str(rank) for rank in game.ranks] == expected["ranks"]
-    assert (game.text("RE") or None, game.date, game.rules) == (
-        expected["result"],
-        expected["date"],
-        expected["rules"],
-    )
+    assert (game.text("RE") or None, game.date, game.rules) == (expected["result"], expected["date"], expected["rules"])
     clock = expected["time"]
-    overtime = {
-        "byoyomi": "{periods}x{period_time} byo-yomi",
-        "fischer": "{time_increment} fischer",
-    }[clock["system"]].format(**clock)
+    overtime = {"byoyomi": "{periods}x{period_time} byo-yomi", "fischer": "{time_increment} fischer"}[
+        clock["system"]
+    ].format(**clock)
     main = clock["main_time"] if "main_time" in clock else clock["initial_time"]
     assert (game.text("TM"), game.text("OT")) == (str(main), overtime)
 
@@ -102,16 +97,9 @@ def test_time_of_each_move(shared: Path) -> None:
 
 
 TIMES = {
-    "2280": 2.28,
-    "2280.5": 2.2805,
-    "0": 0.0,
-    "null": None,
-    "-1": None,
-    "1e400": None,
-    "1e3": 1.0,
-    '"5"': 0.005,
+    "2280": 2.28, "2280.5": 2.2805, "0": 0.0, "null": None, "-1": None, "1e400": None, "1e3": 1.0, '"5"': 0.005,
     '"x"': None,
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("time", "seconds"), TIMES.items())

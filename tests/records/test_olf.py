@@ -60,16 +60,10 @@ def test_a_line() -> None:
         moves=[72, 288 | WHITE_BIT, 361, 361 | WHITE_BIT],
         territory=[0, 18 | WHITE_BIT, 19 | WHITE_BIT],
         words={
-            "date": b"1996-03-12",
-            "black": b"Ann",
-            "black_rank": b"35.0",
-            "white": b"Bob_B",
-            "white_rank": b"34",
-            "time": b"30",
-            "result": b"-3.5",
-            "komi": b"5.5",
+            "date": b"1996-03-12", "black": b"Ann", "black_rank": b"35.0", "white": b"Bob_B", "white_rank": b"34",
+            "time": b"30", "result": b"-3.5", "komi": b"5.5",
         },
-    )
+    )  # fmt: skip
 
 
 @pytest.mark.nojit
@@ -203,13 +197,9 @@ def test_members_and_lines() -> None:
     parsed = read_olf(replace(block, member=block.member * 10))
     games = parsed.games
     assert games.drop.tolist() == [
+        DropReason.KEPT, DropReason.KEPT, DropReason.NO_RECORD, DropReason.NO_RECORD, DropReason.TOO_LARGE,
         DropReason.KEPT,
-        DropReason.KEPT,
-        DropReason.NO_RECORD,
-        DropReason.NO_RECORD,
-        DropReason.TOO_LARGE,
-        DropReason.KEPT,
-    ]
+    ]  # fmt: skip
     assert games.member.tolist() == [0, 0, 10, 20, 30, 40]
     assert games.block_index.tolist() == [0, 0, 1, 2, 3, 4]
     assert parsed.index.tolist() == [2, 5, 0, 0, 0, 40]
@@ -273,19 +263,8 @@ def test_too_dense_lines_affect_only_their_member() -> None:
 
 
 HOSTILE = [
-    b"\n",
-    b"x\n",
-    b"#\n",
-    b" ",
-    b"\r",
-    b"a ",
-    b"A" * 50 + b" ",
-    LINE + b"\n",
-    LINE + b" AA\n",
-    b"tt",
-    b"1",
-    b"\0",
-]
+    b"\n", b"x\n", b"#\n", b" ", b"\r", b"a ", b"A" * 50 + b" ", LINE + b"\n", LINE + b" AA\n", b"tt", b"1", b"\0",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("piece", HOSTILE)
@@ -491,12 +470,7 @@ def test_fields_that_cannot_be_written(words: dict[str, Any], why: ExportFailure
 def test_all_reasons_are_distinct_in_one_batch() -> None:
     games = [replace(ON_19, width=20), TWO_STONES, replace(ON_19, moves=[NO_POINT]), replace(ON_19, moves=[W])]
     lines = write_games(games, [DEFAULTS] * 4)
-    assert lines.failure.tolist() == [
-        ExportFailure.BOARD,
-        ExportFailure.NONE,
-        ExportFailure.MOVES,
-        ExportFailure.NONE,
-    ]
+    assert lines.failure.tolist() == [ExportFailure.BOARD, ExportFailure.NONE, ExportFailure.MOVES, ExportFailure.NONE]
     texts = [lines.data[a:b].tobytes() for a, b in zip(lines.offset, lines.offset[1:])]
     assert texts == [b"", HEAD[:-2] + b"2 PDttDP\n", b"", HEAD + b"dd\n"]
 

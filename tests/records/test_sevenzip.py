@@ -128,16 +128,9 @@ def test_each_method_is_tested() -> None:
 @pytest.mark.parametrize("solid", [True, False])
 def test_members_that_are_not_records_count(tmp_path: Path, solid: bool) -> None:
     members = [
-        ("games", None),
-        ("games/a.sgf", SGF),
-        ("README.md", b"text"),
-        ("games/empty.sgf", b""),
-        ("games/._a.sgf", b"junk"),
-        ("games/b.SGF", SGF * 2),
-        ("empty.md", b""),
-        ("c.sgf", None),
-        ("d.sgf", SGF * 3),
-    ]
+        ("games", None), ("games/a.sgf", SGF), ("README.md", b"text"), ("games/empty.sgf", b""),
+        ("games/._a.sgf", b"junk"), ("games/b.SGF", SGF * 2), ("empty.md", b""), ("c.sgf", None), ("d.sgf", SGF * 3),
+    ]  # fmt: skip
     expected = [
         (1, "games/a.sgf", SGF, 0),
         (3, "games/empty.sgf", b"", 0),
@@ -166,14 +159,8 @@ def test_archives_without_records(tmp_path: Path) -> None:
 
 def test_names_are_never_paths(tmp_path: Path) -> None:
     names = [
-        "../../x.sgf",
-        "/etc/x.sgf",
-        "C:\\x.sgf",
-        "a/../a.sgf",
-        "\u56f2\u7881.sgf",
-        "\ud800.sgf",
-        "x" * 70_000 + ".sgf",
-    ]
+        "../../x.sgf", "/etc/x.sgf", "C:\\x.sgf", "a/../a.sgf", "\u56f2\u7881.sgf", "\ud800.sgf", "x" * 70_000 + ".sgf",
+    ]  # fmt: skip
     path = put(tmp_path, handmade([(name, SGF) for name in [*names, "same.sgf", "same.sgf"]]))
     found = [row[1] for row in read(path)]
     assert found[:3] == ["../../x.sgf", "/etc/x.sgf", "C:/x.sgf"]

@@ -60,10 +60,7 @@ TRAPS: dict[str, list[tuple[str | DropReason, ParseWarning]]] = {
     "compressed-points": [(BLANK + "AB[aa][ba][ca][ab][bb][cb][ii]AW[da][ee];B[gg])", ParseWarning(0))],
     "setup-mid-game": [(BLANK + ";B[cc];W[gg];AB[aa][ab]AW[ba]AE[cc];B[cg])", ParseWarning.SETUP_AFTER_ROOT)],
     "handicap-in-second-node": [
-        (
-            "(;FF[4]GM[1]CA[UTF-8]SZ[19]HA[2]KM[325]RU[Chinese];AB[pd][dp];W[pp];B[dd])",
-            ParseWarning.SETUP_AFTER_ROOT,
-        )
+        ("(;FF[4]GM[1]CA[UTF-8]SZ[19]HA[2]KM[325]RU[Chinese];AB[pd][dp];W[pp];B[dd])", ParseWarning.SETUP_AFTER_ROOT)
     ],
     "setup-and-move-in-node": [(BLANK + ";AB[aa];B[cc];W[gg])", ParseWarning.SETUP_AFTER_ROOT)],
     "setup-twice": [(BLANK + "AB[aa]AE[bb];B[cc])", ParseWarning.SETUP_TWICE)],
@@ -132,15 +129,10 @@ TRAPS: dict[str, list[tuple[str | DropReason, ParseWarning]]] = {
             ParseWarning.SEMICOLON_MISSING | ParseWarning.VARIATIONS | ParseWarning.SETUP_AFTER_ROOT,
         )
     ],
-    "empty-variation": [
-        (BLANK + ";B[cc];W[gg];B[cg])", ParseWarning.EMPTY_VARIATION | ParseWarning.VARIATIONS),
-    ],
+    "empty-variation": [(BLANK + ";B[cc];W[gg];B[cg])", ParseWarning.EMPTY_VARIATION | ParseWarning.VARIATIONS)],
     "node-outside-variation": [(BLANK + ";B[cc];W[gg])", ParseWarning.TEXT_SKIPPED)],
     "text-between-nodes": [
-        (
-            BLANK + "PB[Ann];B[cc];W[gg];B[cg])",
-            ParseWarning.TEXT_SKIPPED | ParseWarning.MANY_MOVE_VALUES,
-        )
+        (BLANK + "PB[Ann];B[cc];W[gg];B[cg])", ParseWarning.TEXT_SKIPPED | ParseWarning.MANY_MOVE_VALUES)
     ],
     "closed-early": [(BLANK + "PB[Ann];B[cc];W[gg];B[cg])", ParseWarning.CLOSED_EARLY)],
     "unescaped-bracket": [
@@ -208,17 +200,10 @@ SYNTHETIC = {
 
 # Moves off the board or on a stone (set up in 09 and 13), single-stone suicides, an immediate ko recapture; no game.
 IMPOSSIBLE = {
-    "09_AB_without_HA_played_on",
-    "13_setup_in_later_node",
-    "14_occupied_point",
-    "15_suicide_single",
-    "16_suicide_single_then_replayed",
-    "22_ko_illegal_retake_played",
-    "31_off_board_move",
-    "32_upper_case_point",
-    "41_empty_file",
-    "48_recapture_takes_two_strings",
-}
+    "09_AB_without_HA_played_on", "13_setup_in_later_node", "14_occupied_point", "15_suicide_single",
+    "16_suicide_single_then_replayed", "22_ko_illegal_retake_played", "31_off_board_move", "32_upper_case_point",
+    "41_empty_file", "48_recapture_takes_two_strings",
+}  # fmt: skip
 
 
 def test_synthetic_records(shared: Path) -> None:
@@ -618,12 +603,8 @@ def test_rows_of_a_block() -> None:
     block.drop[1] = DropReason.UNREADABLE
     games = scan(block)
     assert games.drop.tolist() == [
-        DropReason.KEPT,
-        DropReason.UNREADABLE,
-        DropReason.NO_RECORD,
-        DropReason.KEPT,
-        DropReason.KEPT,
-    ]
+        DropReason.KEPT, DropReason.UNREADABLE, DropReason.NO_RECORD, DropReason.KEPT, DropReason.KEPT,
+    ]  # fmt: skip
     assert games.member.tolist() == games.block_index.tolist() == [0, 1, 2, 3, 3]
     assert games.move_offset.tolist() == [0, 1, 1, 1, 2, 4]
     text = [block.data[a:b].tobytes() for a, b in zip(games.start, games.stop)]

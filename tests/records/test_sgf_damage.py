@@ -138,13 +138,9 @@ TEXTS = {
     "fr": ("André", "Zoé", "5 dan", "bien joué", "à côté", "très fort é", "ça va été", "fin é"),
 }
 CODECS = {
-    "ja": ("utf-8", "cp932", "euc_jp"),
-    "ja kana": ("utf-8", "cp932", "euc_jp"),
-    "zh-tw": ("utf-8", "cp950", "gb18030"),
-    "zh": ("utf-8", "gb18030"),
-    "ko": ("utf-8", "cp949"),
-    "fr": ("utf-8", "cp1252"),
-}
+    "ja": ("utf-8", "cp932", "euc_jp"), "ja kana": ("utf-8", "cp932", "euc_jp"), "zh-tw": ("utf-8", "cp950", "gb18030"),
+    "zh": ("utf-8", "gb18030"), "ko": ("utf-8", "cp949"), "fr": ("utf-8", "cp1252"),
+}  # fmt: skip
 DECLARED = (
     "", "UTF-8", "Big5", "Shift_JIS", "cp932", "GBK", "GB2312", "GB18030", "EUC-KR", "EUC-JP", "ISO-8859-1",
     "x-unknown",

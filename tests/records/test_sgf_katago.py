@@ -89,13 +89,8 @@ def test_only_games_with_katagos_root_comment_are_read() -> None:
 
 def test_game_types() -> None:
     roots = [
-        ROOT,
-        "C[startTurnIdx=0]",
-        "C[gtype=fork]",
-        "",
-        "C[startTurnIdx=0,gtype=asym,x]",
-        "C[gtype=,startTurnIdx=]",
-    ]
+        ROOT, "C[startTurnIdx=0]", "C[gtype=fork]", "", "C[startTurnIdx=0,gtype=asym,x]", "C[gtype=,startTurnIdx=]",
+    ]  # fmt: skip
     parsed = compare_text_fields(as_block([f"(;SZ[9]{root};B[aa])".encode() for root in roots]))
     assert decode(parsed).text["game_type"].to_pylist() == ["fork", None, None, None, "asym", None]
 

@@ -49,13 +49,8 @@ def test_rows_without_a_game() -> None:
     block.drop[0] = DropReason.UNREADABLE
     parsed = compare_text_fields(block)
     assert [text_fields_of(parsed, g) for g in range(6)] == [
-        {},
-        {},
-        {"black": b"Ann"},
-        {"white": b"Bob"},
-        {"black": b"Eve"},
-        {"black": b"Eve"},
-    ]
+        {}, {}, {"black": b"Ann"}, {"white": b"Bob"}, {"black": b"Eve"}, {"black": b"Eve"},
+    ]  # fmt: skip
     assert parsed.index.tolist() == [0, 0, 0, 0, 0, 1]
     assert parsed.index.dtype == np.int32
     assert parsed.territory.tolist() == [0, 0]

@@ -329,11 +329,7 @@ def test_show_a_row(catalogue: Path, games: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "remark", "last"),
     [
-        (
-            3,
-            "a move or setup stone outside the board (move 2)",
-            "after 1 of 2 moves; next: Black off the board",
-        ),
+        (3, "a move or setup stone outside the board (move 2)", "after 1 of 2 moves; next: Black off the board"),
         (4, "a move on an occupied point (move 3 at E5)", "after 2 of 4 moves; next: Black E5"),
     ],
 )

@@ -25,13 +25,8 @@ report = lazy_import("kifu.report")
 
 HOSTILE = "<script>alert('x')</script>"
 NAMES = (
-    HOSTILE,
-    '"><img src=x onerror=alert(1)>',
-    "&lt;b&gt; {{ 7 * 7 }} {% raw %}",
-    "柯潔",
-    "이세돌",
-    "a\x07b\u202ec",
-)
+    HOSTILE, '"><img src=x onerror=alert(1)>', "&lt;b&gt; {{ 7 * 7 }} {% raw %}", "柯潔", "이세돌", "a\x07b\u202ec",
+)  # fmt: skip
 
 TAGS = {
     "html", "head", "meta", "title", "style", "body", "main", "header", "footer", "section", "div", "h1", "h2", "p",

@@ -106,14 +106,9 @@ def test_json(folder: Path, tmp_path: Path) -> None:
     )
     probability = round(float(policy[81]), 6)
     assert found == {
-        "net": "all",
-        "game": str(kifu.read_sgf(GAME)),
-        "move": 2,
-        "to_play": "white",
-        "pass": probability,
-        "played": {"move": "pass", "p": probability},
-        "ownership": None,
-    }
+        "net": "all", "game": str(kifu.read_sgf(GAME)), "move": 2, "to_play": "white", "pass": probability,
+        "played": {"move": "pass", "p": probability}, "ownership": None,
+    }  # fmt: skip
 
 
 def test_json_without_heads_and_passes(folder: Path) -> None:

@@ -12,15 +12,11 @@ def test_windows_follow_the_symmetry() -> None:
     corner = Pattern(2, 1, (2, 1), "corner", both_colours=False)
     windows = {(image.width, image.height, image.cells, image.window) for image in corner.images(5, 4)}
     assert windows == {
-        (2, 1, (2, 1), Rectangle(0, 0, 0, 0)),
-        (2, 1, (1, 2), Rectangle(3, 3, 0, 0)),
-        (2, 1, (2, 1), Rectangle(0, 0, 3, 3)),
-        (2, 1, (1, 2), Rectangle(3, 3, 3, 3)),
-        (1, 2, (2, 1), Rectangle(0, 0, 0, 0)),
-        (1, 2, (2, 1), Rectangle(4, 4, 0, 0)),
-        (1, 2, (1, 2), Rectangle(0, 0, 2, 2)),
-        (1, 2, (1, 2), Rectangle(4, 4, 2, 2)),
-    }
+        (2, 1, (2, 1), Rectangle(0, 0, 0, 0)), (2, 1, (1, 2), Rectangle(3, 3, 0, 0)),
+        (2, 1, (2, 1), Rectangle(0, 0, 3, 3)), (2, 1, (1, 2), Rectangle(3, 3, 3, 3)),
+        (1, 2, (2, 1), Rectangle(0, 0, 0, 0)), (1, 2, (2, 1), Rectangle(4, 4, 0, 0)),
+        (1, 2, (1, 2), Rectangle(0, 0, 2, 2)), (1, 2, (1, 2), Rectangle(4, 4, 2, 2)),
+    }  # fmt: skip
 
 
 def test_symmetric_patterns_have_fewer_images() -> None:

@@ -55,14 +55,11 @@ def test_a_board_has_coordinates_and_star_points() -> None:
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        ("..X/#ox/*O.", [". . X", "# o x", "* O ."]),
-        ("---/..X", ["-----", ". . X"]),
-        ("+---/|..X", ["+------", "| . . X"]),
-        ("+-+/|X|/+-+", ["   A", " 1 X"]),
-        ("anchor: columns 1 rows 1-3/.X", ["| . X"]),
-        ("1.2/3 at 1", ["1 . 2"]),
+        ("..X/#ox/*O.", [". . X", "# o x", "* O ."]), ("---/..X", ["-----", ". . X"]),
+        ("+---/|..X", ["+------", "| . . X"]), ("+-+/|X|/+-+", ["   A", " 1 X"]),
+        ("anchor: columns 1 rows 1-3/.X", ["| . X"]), ("1.2/3 at 1", ["1 . 2"]),
     ],
-)
+)  # fmt: skip
 def test_parts_have_the_edges_that_they_touch(text: str, shown: list[str]) -> None:
     assert Drawing.of_pattern(parse_pattern(text)).to_text({}) == shown
 

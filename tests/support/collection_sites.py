@@ -26,19 +26,11 @@ def volumes(name: str, count: int) -> dict[str, bytes]:
 
 FOX = {"LICENSE.txt": b"GPL", "9d/9d.7z": seven_zip(), "Pro/Pro.7z": seven_zip(b"pro"), **volumes("1d/1d.7z", 3)}
 YENW = {
-    "README.md": b"Contents",
-    "AI/FineArt/a b.SGF": b"(;)",
-    "Professional/pro1940-1999.zip": zipped(),
-    "Professional/pro2000+.zip": zipped(),
-    "TYGEM/Converter.py": b"import sys",
-    "TYGEM/Kifu/2005-11.zip": zipped(),
-    "TYGEM/Kifu/2006-01.zip": zipped(),
-    "TYGEM/index/Kifu2005.zip": zipped(),
-    "TYGEM/index/deepmind.index": b"1",
-    "Tom/Kifu.index": b"1\t2003.09.25",
-    "Tom/kifu/2003-09": b"1\t;B[pd];W[dp]",
-    "Tom/kifu/2003-10": b"2\t;B[pd];W[dp]",
-}
+    "README.md": b"Contents", "AI/FineArt/a b.SGF": b"(;)", "Professional/pro1940-1999.zip": zipped(),
+    "Professional/pro2000+.zip": zipped(), "TYGEM/Converter.py": b"import sys", "TYGEM/Kifu/2005-11.zip": zipped(),
+    "TYGEM/Kifu/2006-01.zip": zipped(), "TYGEM/index/Kifu2005.zip": zipped(), "TYGEM/index/deepmind.index": b"1",
+    "Tom/Kifu.index": b"1\t2003.09.25", "Tom/kifu/2003-09": b"1\t;B[pd];W[dp]", "Tom/kifu/2003-10": b"2\t;B[pd];W[dp]",
+}  # fmt: skip
 
 
 def publish_tree(site: Site, files: dict[str, bytes], pretended: dict[str, bytes] | None = None) -> str:

@@ -89,6 +89,10 @@ class OneGame(NamedTuple):
     setup: tuple[tuple[int, int], ...] = ()  # (ply, point | bits)
 
 
+def cut(game: OneGame, plies: int) -> OneGame:
+    return game._replace(moves=game.moves[:plies])
+
+
 def flat(games: Iterable[OneGame]) -> Flat:
     games = list(games)
     offset = lambda counts: np.cumsum([0, *counts], dtype=np.int64)  # noqa: E731

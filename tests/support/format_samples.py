@@ -117,15 +117,9 @@ OGS = json.dumps(OGS_GAME, indent=4).encode()
 OGS_LINES = b"".join(json.dumps(OGS_GAME | {"game_id": 7 + k, "komi": k + 0.5}).encode() + b"\n" for k in range(3))
 
 RECORDS = {
-    "a.sgf": SGF,
-    "b.sgfs": SGFS,
-    "c.gib": GIB,
-    "d.ngf": NGF,
-    "e.ugf": UGF,
-    "f.json": OGS,
-    "g.jsonl": OGS_LINES,
+    "a.sgf": SGF, "b.sgfs": SGFS, "c.gib": GIB, "d.ngf": NGF, "e.ugf": UGF, "f.json": OGS, "g.jsonl": OGS_LINES,
     "h.olf": OLF,
-}
+}  # fmt: skip
 """Content of a file in each format, by file name."""
 
 COUNTS = {"sgf": 3, "gib": 1, "ngf": 1, "ugf": 1, "ogs": 4, "olf": 1}

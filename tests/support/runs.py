@@ -20,16 +20,9 @@ torch = lazy_import("torch")
 SAMPLE = Path(__file__).parents[2] / "src" / "kifu" / "assets" / "sample" / "KGS-2025-19-320-.tar.gz"
 
 TINY: dict[str, Any] = {
-    "kind": "training",
-    "name": "tiny",
-    "title": "a tiny run",
-    "net": "b1c8",
-    "planes": "own+opp+last3",
-    "batch_size": 64,
-    "validation": 0.2,
-    "optimizer": {"kind": "adamw", "lr": 0.01},
-    "steps": 10,
-}
+    "kind": "training", "name": "tiny", "title": "a tiny run", "net": "b1c8", "planes": "own+opp+last3",
+    "batch_size": 64, "validation": 0.2, "optimizer": {"kind": "adamw", "lr": 0.01}, "steps": 10,
+}  # fmt: skip
 
 
 def tiny(**changes: Any) -> TrainingRecipe:

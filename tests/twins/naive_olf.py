@@ -213,17 +213,10 @@ PIECES = [
     *(LINE, HEAD, HEAD[:-4], b"h-0 ", b"h-2 ", b"h-3 ", b"h-1 ", b"hx ", b"h--0 ", b"h-+2 "),
     *(b"PD", b"ttDP", b"tt", b"TT", b"dd", b"zz", b"aB", b"PDttDP", b" AAss", b" AAaaAA", b" TT"),
     *(
-        b"1996-03-12 ",
-        b"0000-00-00 ",
-        b"Ann 35.0 Bob 0 ",
-        b"? 0 ? 0 ",
-        b"9:9 ",
-        b"19:19 ",
-        b"2:1 ",
-        b"20:20 ",
+        b"1996-03-12 ", b"0000-00-00 ", b"Ann 35.0 Bob 0 ", b"? 0 ? 0 ", b"9:9 ", b"19:19 ", b"2:1 ", b"20:20 ",
         b"0 0 0 ",
     ),
-]
+]  # fmt: skip
 
 
 def compare_with_naive(data: bytes) -> None:

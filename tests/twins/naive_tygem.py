@@ -96,17 +96,12 @@ def read_tygem_index(data: bytes) -> tuple[dict[int, dict[str, bytes]], int]:
             rows.setdefault(
                 int(match[1]),
                 {
-                    "date": match[2] if is_tom else match[2][1:],
-                    "white": match[3],
-                    "black": match[4 if is_tom else 6],
-                    "result": match[6 if is_tom else 9],
-                    "time": time,
-                    "overtime": overtime,
-                    "komi": match[5] if is_tom else b"",
-                    "black_rank": b"9d" if is_tom else b"",
+                    "date": match[2] if is_tom else match[2][1:], "white": match[3], "black": match[4 if is_tom else 6],
+                    "result": match[6 if is_tom else 9], "time": time, "overtime": overtime,
+                    "komi": match[5] if is_tom else b"", "black_rank": b"9d" if is_tom else b"",
                     "white_rank": b"9d" if is_tom else b"",
                 },
-            )
+            )  # fmt: skip
     return rows, bad
 
 
@@ -115,29 +110,17 @@ INDEX = ROW.replace("842008471", "885492098").encode() + b"\n"
 
 
 WORDS = {
-    "black": "黑(P)",
-    "white": "白",
-    "result": "W+Resign",
-    "date": "2016.01.01 00:02",
-    "time": "5m",
-    "overtime": "30/3",
-}
+    "black": "黑(P)", "white": "白", "result": "W+Resign", "date": "2016.01.01 00:02", "time": "5m", "overtime": "30/3",
+}  # fmt: skip
 
 
 TOM_ROW = "354460\t2003.09.25 20:21\t忧郁的孤影\t楚阳春\t6.5\tB+0.5\t321\t30/3 20m"
 
 
 TOM_WORDS = {
-    "black": "楚阳春",
-    "white": "忧郁的孤影",
-    "black_rank": "9d",
-    "white_rank": "9d",
-    "result": "B+0.5",
-    "komi": "6.5",
-    "date": "2003.09.25 20:21",
-    "time": "20m",
-    "overtime": "30/3",
-}
+    "black": "楚阳春", "white": "忧郁的孤影", "black_rank": "9d", "white_rank": "9d", "result": "B+0.5", "komi": "6.5",
+    "date": "2003.09.25 20:21", "time": "20m", "overtime": "30/3",
+}  # fmt: skip
 
 
 PIECES = [

@@ -147,8 +147,7 @@ def convert(
     with TemporaryDirectory(prefix="kifu-") as folder:
         path = Path(folder, "games.sgf")
         report = convert_games(sources, path, strict=strict, jobs=jobs, progress=progress)
-        on_terminal = sys.stdout.isatty()
         with path.open("rb") as file:
             for line in file:
-                echo(line.decode().removesuffix("\n")) if on_terminal else click.echo(line, nl=False)
+                echo(line.decode().removesuffix("\n")) if sys.stdout.isatty() else click.echo(line, nl=False)
     return Outcome(None, report)

@@ -10,7 +10,6 @@ WORK decides which kernels are compiled, and for which types. Others are compile
 from __future__ import annotations
 
 import contextlib
-import io
 import os
 import shlex
 import sys
@@ -78,7 +77,7 @@ def run(line: str) -> None:
         next(iter(kifu.load("sample", *arguments, batch_size=256)))
     else:
         sys.argv = ["kifu", program, *arguments, "--quiet"]
-        with contextlib.redirect_stdout(io.StringIO()):
+        with Path(os.devnull).open("w") as nowhere, contextlib.redirect_stdout(nowhere):
             main()
 
 

@@ -389,8 +389,8 @@ def test_feature_of_a_module_is_cached_on_disk(tmp_path):
     for point in (3, 3, 4):
         (tmp_path / "mine.py").write_text((tmp_path / "mine.py").read_text().replace("POINT = 3", f"POINT = {point}"))
         done = subprocess.run(
-            [sys.executable, "-c", program], check=True, capture_output=True, text=True, env=environment
-        )
+            [sys.executable, "-B", "-c", program], check=True, capture_output=True, text=True, env=environment
+        )  # -B: the file changes within a second
         reported.append(done.stdout.strip())
     assert reported == ["[3] 0", "[3] 1", "[4] 0"]
 

@@ -139,11 +139,11 @@ def test_a_directory_holds_one_match(tmp_path: Path, change: dict[str, Any], mes
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (b"", "match.json does not hold a match: Invalid JSON"),
-        (b"[" * 100_000, "match.json does not hold a match: Invalid JSON"),
+        (b"", "match.json does not hold a match: invalid JSON"),
+        (b"[" * 100_000, "match.json does not hold a match: invalid JSON"),
         (b"{}", "match.json does not hold a match: a is missing"),
         ({"version": 2}, "match.json does not hold a match: version must be 1"),
-        ({"games": [3]}, "match.json does not hold a match: games.0: "),
+        ({"games": [3]}, "match.json does not hold a match: games.0 must be a table, got 3"),
         ({"games": "twice"}, "match.json does not hold a match: a game is listed twice"),
         ({"opening": "A1"}, "began with 'A1', but would now begin with"),
     ],

@@ -150,7 +150,7 @@ def test_endpoints(games: Path) -> None:
 
 ELSEWHERE = {
     "annotate", "audit", "build", "build_index", "compact", "evaluate", "ingest", "open", "open_net", "parse_pattern",
-    "parse_position", "publish", "query", "split", "stats", "train", "Pattern", "Position", "Searcher",
+    "parse_position", "publish", "query", "reproduce", "split", "stats", "train", "Pattern", "Position", "Searcher",
     "feature", "load_cleaning_rules", "load_recipe", "sample_path", "write_sgf", "Board", "Catalogue",
     "CleaningRules", "Evaluation", "LoaderConfig", "PositionFilter", "Rank", "Result", "Rules",
 }  # fmt: skip

@@ -33,7 +33,7 @@ from kifu.search.searcher import Searcher
 
 _COLOURS = {"black": 1, "white": 2}
 _MOVES = re.compile(r"(?:(?:pass|black|white|[bw]|[a-hj-t][0-9]{1,2})(?:[\s,]+|$))+", re.IGNORECASE)
-_PLY = re.compile(r"\s*(?:[0-9]+|.+\.sgf)@[0-9]+\s*", re.IGNORECASE)
+_PLY = re.compile(r"(?:[0-9]+|.+\.sgf)@[0-9]+", re.IGNORECASE)
 _DIAGRAM = re.compile(r"[-+|.XOxo#*0-9\s/]+")
 
 
@@ -56,7 +56,7 @@ def read_pattern(searcher: Searcher, argument: str) -> Pattern:
     if isinstance(given, bytes) and b"(;" in given:
         return pattern_from_sgf(given)
     text = given if isinstance(given, str) else given.decode("utf-8", "replace")
-    if _PLY.fullmatch(text):
+    if _PLY.fullmatch(text.strip()):
         return read_position(searcher, text, None).to_pattern()
     return sequence_pattern(text) if _MOVES.fullmatch(text.strip()) else parse_pattern(text)
 
@@ -67,7 +67,7 @@ def _read(argument: str) -> bytes | str:
         return sys.stdin.buffer.read(FILE_LIMIT)
     if _is_file(argument):
         return read_input(argument)
-    if not (argument == "" or _is_text(argument) or _MOVES.match(argument) or _PLY.fullmatch(argument)):
+    if not (argument == "" or _is_text(argument) or _MOVES.match(argument) or _PLY.fullmatch(argument.strip())):
         raise SourceError(f"{printable(argument)}: no such file, and neither a diagram nor moves")
     return argument
 

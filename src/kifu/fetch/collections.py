@@ -209,8 +209,8 @@ COLLECTIONS = {
 def find_collection(name: str) -> Collection | None:
     """Return the collection of a file by its name, or None if the name may be that of any other file."""
     telling = [each for each in COLLECTIONS.values() if "<year>" in each.pattern or each.name == "fox"]
-    named = (each for each in telling if re.fullmatch(each.pattern, name.rpartition("/")[2], re.ASCII))
-    return next(named, None)
+    file = name.rpartition("/")[2]
+    return next((collection for collection in telling if re.fullmatch(collection.pattern, file, re.ASCII)), None)
 
 
 LISTING_LIMIT = 8 << 20

@@ -105,7 +105,6 @@ def search(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
 
     with one_core():
         low, built = in_turns(rounds, Task(floor), Task(lambda: build_index(path, jobs=1), index_path(path).unlink))
-    index_path(path).unlink()
     memory = peak([*KIFU, "explore", str(path), "--jobs", "1"])
     figures = [
         Figure(f"floor: replay of {count:,} games in memory, one core", count / low.best, "games/s", low),

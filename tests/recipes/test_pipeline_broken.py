@@ -206,12 +206,13 @@ def watch(process, into, good, until):
     "moment", [pytest.param(0.0, marks=pytest.mark.slow), 0.5, pytest.param(1.2, marks=pytest.mark.slow)]
 )
 def test_kill_9(source, good, tmp_path, moment):
-    with start(tmp_path, source, pause=0.05) as process:
+    with start(tmp_path, source, pause=0.1) as process:
         watch(process, tmp_path, good, moment)
+        while not list(tmp_path.glob(".*.part")) and process.poll() is None:
+            time.sleep(0.001)
         process.kill()
-    assert process.returncode == -signal.SIGKILL
+    assert process.returncode == -signal.SIGKILL, "it was killed within a file"
     whole(tmp_path, good)
-    assert list(tmp_path.glob(".*.part")), "it was killed within a file"
     mended(source, tmp_path, good)
 
 

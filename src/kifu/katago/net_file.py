@@ -87,6 +87,11 @@ def since(version: int, otherwise: Callable[[Known], Any] = lambda _: 0) -> When
     return When(lambda known: known["version"] >= version, otherwise)
 
 
+def where(**values: int) -> When:
+    """Return the condition that fields before it have these values."""
+    return When(lambda known: all(known[name] == value for name, value in values.items()))
+
+
 @dataclass
 class Conv:
     """A convolution without bias, zero padded to keep the size of the board."""
@@ -122,8 +127,8 @@ class BatchNorm:
     has_bias: bool
     mean: Annotated[Floats, Dims("channels")]
     variance: Annotated[Floats, Dims("channels")]
-    scale: Annotated[Floats | None, Dims("channels"), When(lambda known: known["has_scale"] == 1)] = None
-    bias: Annotated[Floats | None, Dims("channels"), When(lambda known: known["has_bias"] == 1)] = None
+    scale: Annotated[Floats | None, Dims("channels"), where(has_scale=1)] = None
+    bias: Annotated[Floats | None, Dims("channels"), where(has_bias=1)] = None
 
 
 @dataclass
@@ -198,10 +203,6 @@ class Pooling:
     conv2: Annotated[Conv, Dims("inner", "channels")]
 
 
-def _fixed(known: Known) -> bool:
-    return bool(known["rotary"] and not known["learned"])
-
-
 @dataclass
 class Attention:
     """Self-attention of all points with rotary position embeddings, fixed or learned."""
@@ -219,12 +220,10 @@ class Attention:
     key: Annotated[Weights, Dims("channels", "kv_heads*query_size")]
     value: Annotated[Weights, Dims("channels", "kv_heads*value_size")]
     output: Annotated[Weights, Dims("heads*value_size", "channels")]
-    frequencies: Annotated[
-        Weights | None, Dims("kv_heads", "pairs", "2"), When(lambda known: bool(known["rotary"] and known["learned"]))
-    ] = None
+    frequencies: Annotated[Weights | None, Dims("kv_heads", "pairs", "2"), where(rotary=1, learned=1)] = None
     """Learned rotary frequencies [key heads, pairs, (x, y)]."""
-    theta_name: Annotated[str | None, When(_fixed)] = None
-    theta: Annotated[float | None, When(_fixed)] = None
+    theta_name: Annotated[str | None, where(rotary=1, learned=0)] = None
+    theta: Annotated[float | None, where(rotary=1, learned=0)] = None
     """The base of fixed rotary frequencies."""
 
     def __post_init__(self) -> None:
@@ -247,7 +246,7 @@ class FeedForward:
     gated: bool
     norm: Annotated[PointNorm, Dims("channels")]
     linear1: Annotated[Weights, Dims("channels", "inner")]
-    gate: Annotated[Weights | None, Dims("channels", "inner"), When(lambda known: known["gated"] == 1)]
+    gate: Annotated[Weights | None, Dims("channels", "inner"), where(gated=1)]
     linear2: Annotated[Weights, Dims("inner", "channels")]
 
 
@@ -301,11 +300,16 @@ class Trunk:
     unused: Annotated[list[int], Dims("5"), since(15, lambda _: [])]
     conv: Annotated[Conv, Dims("22", "channels")]
     globals: Annotated[Weights, Dims("19", "channels")]
-    encoder: Annotated[MetadataEncoder | None, When(lambda known: known["encoder_version"] == 1)]
+    encoder: Annotated[MetadataEncoder | None, where(encoder_version=1)]
     blocks: Annotated[list[Block], Dims("channels")]
-    batch_norm: Annotated[BatchNorm | None, Dims("channels"), When(lambda known: known["tip_kind"] == 0)]
-    rms_norm: Annotated[TipNorm | None, Dims("channels"), When(lambda known: known["tip_kind"] == 1)]
+    batch_norm: Annotated[BatchNorm | None, Dims("channels"), where(tip_kind=0)]
+    rms_norm: Annotated[TipNorm | None, Dims("channels"), where(tip_kind=1)]
     act: Activation
+
+
+def _policies(known: Known) -> int:
+    """Return the number of policies before version 17, where it is stated."""
+    return 4 if known["version"] == 16 else 2 if known["version"] >= 12 else 1
 
 
 @dataclass
@@ -313,9 +317,7 @@ class PolicyLayers:
     """The policies of points and pass: the first is that of the next move, the second an optimistic one."""
 
     name: str
-    policies: Annotated[
-        int, range(1, 5), since(17, lambda known: 4 if known["version"] == 16 else 2 if known["version"] >= 12 else 1)
-    ]
+    policies: Annotated[int, range(1, 5), since(17, _policies)]
     unused: Annotated[list[int], Dims("3"), since(17, lambda _: [])]
     conv: Annotated[Conv, Dims("channels", "inner")]
     pooled_conv: Annotated[Conv, Dims("channels", "pooled")]
@@ -475,13 +477,13 @@ def parse_structure(text: str) -> KataNetFile:
 
 
 class _Field(NamedTuple):
-    """A field of a record: its type, range, `Dims` and `When`; the last three may be missing."""
+    """A field of a record: its type, range, `Dims` and `When`."""
 
     name: str
     type: Any
-    range: range | None
-    dims: Dims | None
-    when: When | None
+    range: range | None = None
+    dims: Dims | None = None
+    when: When | None = None
 
 
 @cache
@@ -535,10 +537,8 @@ def _read_list(each: _Field, reader: _WordReader, known: Known, depth: int) -> l
     """Read the blocks of a trunk or a nested bottleneck, or words that must be 0."""
     assert each.dims is not None
     if each.name == "unused":
-        return [
-            _read_value(_Field("an unused word", int, range(1), None, None), reader)
-            for _ in range(int(each.dims.names[0]))
-        ]
+        zero = _Field("an unused word", int, range(1))
+        return [_read_value(zero, reader) for _ in range(int(each.dims.names[0]))]
     if depth > _MAX_DEPTH:
         raise FormatError(f"nested bottlenecks must be at most {_MAX_DEPTH} deep")
     inner = known | {"channels": _size(each.dims.names[0], known)}
@@ -556,7 +556,7 @@ def _read_list(each: _Field, reader: _WordReader, known: Known, depth: int) -> l
 
 def _read_weights(dims: tuple[str, ...], reader: _WordReader, known: Known) -> Weights:
     """Read a name, sizes that fit the layers around it, and an array."""
-    name, size = reader.word(), _Field("size", int, range(1, MAX_SIZE + 1), None, None)
+    name, size = reader.word(), _Field("size", int, range(1, MAX_SIZE + 1))
     shape = [_read_value(size, reader) for _ in dims]
     for dim, count in zip(dims, shape):
         _unify(dim, count, known, name)

@@ -124,9 +124,7 @@ _JAPANESE = KataRules("simple", "territory", "seki", suicide=False)
 _CHINESE = KataRules("simple", suicide=False, handicap_bonus="n")
 _CHINESE_KGS = replace(_CHINESE, ko="positional")
 _ANCIENT_AREA = KataRules("simple", "area", "all", suicide=False)
-_ANCIENT_TERRITORY = KataRules("simple", "territory", "all", suicide=False)
 _AGA = KataRules("situational", suicide=False, handicap_bonus="n-1")
-_AGA_BUTTON = replace(_AGA, button=True)
 _NEW_ZEALAND = KataRules("situational")
 _TROMP_TAYLOR = KataRules()
 
@@ -139,7 +137,8 @@ NAMED_RULES: Mapping[str, KataRules] = {
         for separator in ("", "-", "_", " ")
         for words, rules in (
             (("ancient", "area"), _ANCIENT_AREA), (("stone", "scoring"), _ANCIENT_AREA),
-            (("ancient", "territory"), _ANCIENT_TERRITORY), (("aga", "button"), _AGA_BUTTON),
+            (("ancient", "territory"), replace(_ANCIENT_AREA, scoring="territory")),
+            (("aga", "button"), replace(_AGA, button=True)),
             (("new", "zealand"), _NEW_ZEALAND), (("tromp", "taylor"), _TROMP_TAYLOR),
         )
     },
@@ -207,12 +206,13 @@ def _from_json(text: str) -> KataRules:
             values[name] = value.lower()
         elif key in _SWITCHES and isinstance(value, bool):
             values[_SWITCHES[key]] = value
-        elif key == "komi" and isinstance(value, int | float) and abs(value) <= _MAX_JSON_KOMI:
-            if np.float32(value) % 0.5:
-                _reject(text)
-        elif key != "friendlyPassOk" or not isinstance(value, bool):
+        elif not (_is_komi(value) if key == "komi" else key == "friendlyPassOk" and isinstance(value, bool)):
             _reject(text)
     return _with_default_tax(values)
+
+
+def _is_komi(value: Any) -> bool:
+    return isinstance(value, int | float) and abs(value) <= _MAX_JSON_KOMI and float(np.float32(value)) % 0.5 == 0
 
 
 def resolve_rules(

@@ -541,6 +541,7 @@ def test_the_sample_is_fetched_once(tmp_path: Path) -> None:
 
 
 EXAMPLES = [line for command in COMMANDS.values() for line in command.examples]
+SHORTER = {"train": ["--time", "1s"], "demo": ["--time", "1s"], "mix": ["--positions", "99"]}
 
 
 @pytest.mark.slow
@@ -561,8 +562,8 @@ def test_all_examples_run_in_the_order_of_the_help(tmp_path: Path, monkeypatch: 
                 finish(server, 60)
             continue
         program, name, *arguments = shlex.split(line, comments=True)
-        if name in ("train", "demo") and "--dry-run" not in arguments:
-            arguments += ["--time", "5s"]
+        if "--dry-run" not in arguments:
+            arguments += SHORTER.get(name, [])
         if program == "kifu" and name != "gtp" and not set("|<>&;$*").intersection(line):
             done = run(name, *arguments)
             assert done.code == 0, (line, done.err)
@@ -571,17 +572,3 @@ def test_all_examples_run_in_the_order_of_the_help(tmp_path: Path, monkeypatch: 
             line, shell=True, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=120
         )
         assert by_shell.returncode == 0, (line, by_shell.stderr)
-
-
-@pytest.mark.slow
-def test_quick_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    quick = {
-        "fetch", "show", "convert", "ingest", "query", "split", "audit", "search", "explore",
-        "build", "publish", "list",
-    }  # fmt: skip
-    for line in EXAMPLES:
-        _, name, *arguments = shlex.split(line)
-        if name in quick and "--dry-run" not in arguments:
-            done = run(name, *arguments)
-            assert done.code == 0, (line, done.err)

@@ -222,8 +222,10 @@ def test_two_builds_at_once(source, good, tmp_path):
     """Both end well, or one says in a line that the other is at it; the files are right in any case."""
     with start(tmp_path, source, pause=0.05) as first:
         watch(first, tmp_path, good, 0)
+        first.send_signal(signal.SIGSTOP)
         with pytest.raises(OutputError, match=r"^.*kgsgo-test-v2.dat is being written by another process$"):
             build(RECIPE, [source], tmp_path, sets=SETS)
+        first.send_signal(signal.SIGCONT)
         whole(tmp_path, good)
         with start(tmp_path, source, pause=0.01, sets=SETS[::-1]) as second:
             error = second.stderr.read()

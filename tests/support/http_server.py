@@ -49,9 +49,9 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def write(self, body: bytes) -> None:
+        self.server.site.sent += len(body)  # before the client can have it all
         self.wfile.write(body)
         self.wfile.flush()
-        self.server.site.sent += len(body)
 
     def log_message(self, format: str, *args: Any) -> None:
         pass

@@ -78,7 +78,8 @@ class When(NamedTuple):
     otherwise: Callable[[Known], Any] = lambda _: None
 
 
-Size: TypeAlias = Annotated[int, range(1, MAX_SIZE + 1)]
+_SIZES = range(1, MAX_SIZE + 1)
+Size: TypeAlias = Annotated[int, _SIZES]
 Side: TypeAlias = Annotated[int, range(1, _MAX_KERNEL + 1)]
 
 
@@ -96,7 +97,6 @@ def where(**values: int) -> When:
 class Conv:
     """A convolution without bias, zero padded to keep the size of the board."""
 
-    SIZES: ClassVar[tuple[str, ...]] = ("inputs", "outputs")
     name: str
     height: Side
     width: Side
@@ -119,7 +119,6 @@ class Weights:
 class BatchNorm:
     """A batch norm with fixed statistics, or a bias stored as one."""
 
-    SIZES: ClassVar[tuple[str, ...]] = ("channels",)
     name: str
     channels: Size
     epsilon: float
@@ -135,7 +134,6 @@ class BatchNorm:
 class TipNorm:
     """The RMS norm after the last block: of each point, or if `spatial`, of the whole board."""
 
-    SIZES: ClassVar[tuple[str, ...]] = ("channels",)
     name: str
     channels: Size
     epsilon: float
@@ -149,7 +147,6 @@ class TipNorm:
 class PointNorm:
     """An RMS norm of the channels of each point."""
 
-    SIZES: ClassVar[tuple[str, ...]] = ("channels",)
     name: str
     channels: Size
     epsilon: float
@@ -477,17 +474,17 @@ def parse_structure(text: str) -> KataNetFile:
 
 
 class _Field(NamedTuple):
-    """A field of a record: its type, range, `Dims` and `When`."""
+    """A field of a record: its type, range, names of `Dims`, and `When`."""
 
     name: str
     type: Any
     range: range | None = None
-    dims: Dims | None = None
+    dims: tuple[str, ...] = ()
     when: When | None = None
 
 
 @cache
-def _fields_of(record: Any) -> list[_Field]:
+def fields_of(record: Any) -> list[_Field]:
     """Return the fields of a record that are in the file, in order."""
     hints = get_type_hints(record, globals(), include_extras=True)
     return [_parse_hint(each.name, hints[each.name]) for each in fields(record) if each.metadata.get("stored", True)]
@@ -498,7 +495,8 @@ def _parse_hint(name: str, hint: Any) -> _Field:
     options = [option for option in get_args(base) if option is not type(None)]
     base = options[0] if get_origin(base) is UnionType else base
     found = {type(extra): extra for extra in extras}
-    return _Field(name, get_origin(base) or base, found.get(range), found.get(Dims), found.get(When))
+    dims = found[Dims].names if Dims in found else ()
+    return _Field(name, get_origin(base) or base, found.get(range), dims, found.get(When))
 
 
 _INHERITED = ("version", "encoder_version", "channels")
@@ -508,40 +506,36 @@ _INHERITED = ("version", "encoder_version", "channels")
 def _read_record(record: Any, reader: _WordReader, outer: Known, depth: int = 0) -> Any:
     known = {name: outer[name] for name in _INHERITED if name in outer}
     values: dict[str, Any] = {}
-    for each in _fields_of(record):
+    for each in fields_of(record):
         if each.when is not None and not each.when.condition(known):
             value = each.when.otherwise(known)
         elif each.type is list:
             value = _read_list(each, reader, known, depth)
         elif each.type is np.ndarray:
-            assert each.dims is not None
-            value = reader.array([_size(name, known) for name in each.dims.names])
+            value = reader.array([size_of(name, known) for name in each.dims])
         elif each.type is Weights:
-            assert each.dims is not None
-            value = _read_weights(each.dims.names, reader, known)
+            value = _read_weights(each.dims, reader, known)
         elif is_dataclass(each.type):
             value = _read_record(each.type, reader, known, depth)
-            if each.dims is not None:
+            if each.dims:
                 _check_sizes(value, each.dims, known)
         else:
             value = _read_value(each, reader)
         if isinstance(value, int):
             known[each.name] = value
-            if each.dims is not None:
-                _unify(each.dims.names[0], value, known, each.name)
+            if each.dims:
+                _unify(each.dims[0], value, known, each.name)
         values[each.name] = value
     return record(**values)
 
 
 def _read_list(each: _Field, reader: _WordReader, known: Known, depth: int) -> list[Any]:
     """Read the blocks of a trunk or a nested bottleneck, or words that must be 0."""
-    assert each.dims is not None
     if each.name == "unused":
-        zero = _Field("an unused word", int, range(1))
-        return [_read_value(zero, reader) for _ in range(int(each.dims.names[0]))]
+        return [_read_value(_Field("an unused word", int, range(1)), reader) for _ in range(int(each.dims[0]))]
     if depth > _MAX_DEPTH:
         raise FormatError(f"nested bottlenecks must be at most {_MAX_DEPTH} deep")
-    inner = known | {"channels": _size(each.dims.names[0], known)}
+    inner = known | {"channels": size_of(each.dims[0], known)}
     blocks = []
     for _ in range(known["count"]):
         word = reader.word()
@@ -556,7 +550,7 @@ def _read_list(each: _Field, reader: _WordReader, known: Known, depth: int) -> l
 
 def _read_weights(dims: tuple[str, ...], reader: _WordReader, known: Known) -> Weights:
     """Read a name, sizes that fit the layers around it, and an array."""
-    name, size = reader.word(), _Field("size", int, range(1, MAX_SIZE + 1))
+    name, size = reader.word(), _Field("size", int, _SIZES)
     shape = [_read_value(size, reader) for _ in dims]
     for dim, count in zip(dims, shape):
         _unify(dim, count, known, name)
@@ -581,13 +575,15 @@ def _read_value(each: _Field, reader: _WordReader) -> Any:
     raise FormatError(f"{each.name} must be {limits}, got {word!r}")
 
 
-def _size(name: str, known: Known) -> int:
-    return int(name) if name.isdigit() else known[name]
+def size_of(dim: str, known: Known) -> int:
+    """Return a size of `Dims`."""
+    return math.prod(int(name) if name.isdigit() else known[name] for name in dim.split("*"))
 
 
-def _check_sizes(layer: Any, dims: Dims, known: Known) -> None:
+def _check_sizes(layer: Any, dims: tuple[str, ...], known: Known) -> None:
     """Check the sizes of a layer against those that are known, and add the others."""
-    for dim, attribute in zip(dims.names, layer.SIZES, strict=True):
+    sizes = [each.name for each in fields_of(layer.__class__) if each.range == _SIZES]
+    for dim, attribute in zip(dims, sizes, strict=True):
         _unify(dim, getattr(layer, attribute), known, layer.name)
 
 
@@ -595,7 +591,7 @@ def _unify(dim: str, size: int, known: Known, layer: str) -> None:
     product, unknown = 1, None
     for name in dim.split("*"):
         if name.isdigit() or name in known:
-            product *= _size(name, known)
+            product *= size_of(name, known)
         else:
             unknown = name
     if unknown is None and size == product:
@@ -608,7 +604,7 @@ def _unify(dim: str, size: int, known: Known, layer: str) -> None:
 
 def _write_record(record: Any, binary: bool | None, out: list[bytes], outer: Known) -> None:
     known = {name: outer[name] for name in _INHERITED if name in outer}
-    for each in _fields_of(record.__class__):
+    for each in fields_of(record.__class__):
         value = getattr(record, each.name)
         if isinstance(value, int):
             known[each.name] = value
@@ -644,7 +640,7 @@ def _array_bytes(array: Floats, binary: bool | None) -> bytes:
 
 def trained_arrays(record: Any) -> Iterator[Floats]:
     """Yield the arrays of a record but the statistics of batch norms."""
-    for each in _fields_of(record.__class__):
+    for each in fields_of(record.__class__):
         value = getattr(record, each.name)
         if isinstance(value, np.ndarray) and each.name not in ("mean", "variance"):
             yield value

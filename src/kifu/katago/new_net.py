@@ -12,8 +12,9 @@ depends on pooled values or inputs besides the planes is 0, too.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -42,90 +43,69 @@ class _Maker:
         std = np.float32(scale * (2 / fan_in) ** 0.5)
         return self.random.standard_normal(shape, np.float32) * std
 
-    def conv(self, name: str, inputs: int, outputs: int, size: int = 1, scale: float = 1.0) -> kata.Conv:
-        weights = self.weights((size, size, inputs, outputs), size * size * inputs, scale)
-        return kata.Conv(name, size, size, inputs, outputs, 1, 1, weights)
+    def layer(self, field: Any, name: str, known: kata.Known, scale: float | None, side: int) -> Any:
+        """Return a new layer or value of a field of a part. side: that of the kernel of convolutions."""
+        if field.type in (int, bool) and field.name in known:
+            return known[field.name]
+        if field.when is not None and (field.type is float or not field.when.condition(known)):
+            return field.when.otherwise(known)
+        if field.type is kata.Activation:
+            return _ACTIVATION
+        sizes = tuple(kata.size_of(dim, known) for dim in field.dims)
+        if field.type is list:
+            return [0] * sizes[0]
+        if field.type is kata.Conv:
+            weights = self.weights((side, side, *sizes), side * side * sizes[0], 1.0 if scale is None else scale)
+            return kata.Conv(name, side, side, sizes[0], sizes[1], 1, 1, weights)
+        if field.type is kata.Weights:
+            return kata.Weights(name, self.weights(sizes, sizes[0], scale or 0.0))
+        zeros, ones = np.zeros(sizes, np.float32), np.ones(sizes, np.float32)
+        if field.type is kata.PointNorm:
+            return kata.PointNorm(name, sizes[0], 1e-6, ones)
+        return kata.BatchNorm(name, sizes[0], 1e-6, True, True, zeros, ones, ones, zeros)
 
-    def linear(self, name: str, inputs: int, outputs: int, scale: float = 0.0) -> kata.Weights:
-        return kata.Weights(name, self.weights((inputs, outputs), inputs, scale))
+    def part(self, record: Any, name: str, sizes: kata.Known, scales: Mapping[str, float] = {}, **values: Any) -> Any:
+        """Return a part with new layers, given sizes and options by name, factors of weights and values by field."""
+        side = 3 if record in (kata.Trunk, kata.ResidualLayers, kata.Pooling) else 1
+        known = {"version": _VERSION} | sizes
+        for each in kata.fields_of(record)[1:]:
+            if each.name not in values:
+                values[each.name] = self.layer(each, f"{name}.{each.name}", known, scales.get(each.name), side)
+        return record(name, **values)
 
-    def bias(self, name: str, size: int) -> kata.Weights:
-        return kata.Weights(name, np.zeros(size, np.float32))
-
-    def norm(self, name: str, channels: int) -> kata.BatchNorm:
-        zeros, ones = np.zeros(channels, np.float32), np.ones(channels, np.float32)
-        return kata.BatchNorm(name, channels, 1e-6, True, True, zeros, ones, ones, zeros)
-
-    def point_norm(self, name: str, channels: int) -> kata.PointNorm:
-        return kata.PointNorm(name, channels, 1e-6, np.ones(channels, np.float32))
-
-    def residual(self, name: str, channels: int, pools: bool) -> kata.Block:
+    def residual(self, name: str, channels: int, pools: bool) -> Any:
         pooled = max(channels // 3, 1) if pools else 0
-        inner, scale = max(channels - pooled, 1), self.depth**-0.5
-        norm1, norm2 = self.norm(f"{name}.norm1", channels), self.norm(f"{name}.norm2", inner)
-        conv1 = self.conv(f"{name}.conv1", channels, inner, 3, scale)
-        conv2 = self.conv(f"{name}.conv2", inner, channels, 3, 0)
-        if not pools:
-            return kata.ResidualLayers(name, norm1, _ACTIVATION, conv1, norm2, _ACTIVATION, conv2)
-        return kata.Pooling(
-            name, norm1, _ACTIVATION, conv1, self.conv(f"{name}.pooled", channels, pooled, 3, scale),
-            self.norm(f"{name}.pooled_norm", pooled), _ACTIVATION, self.linear(f"{name}.bias", 3 * pooled, inner),
-            norm2, _ACTIVATION, conv2,
-        )  # fmt: skip
+        sizes, scale = {"channels": channels, "inner": max(channels - pooled, 1), "pooled": pooled}, self.depth**-0.5
+        record = kata.Pooling if pools else kata.ResidualLayers
+        return self.part(record, name, sizes, {"conv1": scale, "pooled_conv": scale, "conv2": 0})
 
-    def bottleneck(self, name: str, channels: int, pools: bool) -> kata.Block:
-        inner, scale = max(channels // 2, 1), self.depth**-0.5
+    def bottleneck(self, name: str, channels: int, pools: bool) -> Any:
+        inner = max(channels // 2, 1)
         blocks = [self.residual(f"{name}.{k}", inner, pools and k == 0) for k in range(2)]
-        return kata.Bottleneck(
-            name, len(blocks), self.norm(f"{name}.norm1", channels), _ACTIVATION,
-            self.conv(f"{name}.conv1", channels, inner, 1, scale), blocks, self.norm(f"{name}.norm2", inner),
-            _ACTIVATION, self.conv(f"{name}.conv2", inner, channels, 1, 0),
-        )  # fmt: skip
+        sizes, scales = {"channels": channels, "inner": inner, "count": 2}, {"conv1": self.depth**-0.5, "conv2": 0}
+        return self.part(kata.Bottleneck, name, sizes, scales, blocks=blocks)
 
-    def transformer(self, name: str, channels: int) -> list[kata.Block]:
+    def transformer(self, name: str, channels: int) -> list[Any]:
         heads = max(channels // _HEAD_SIZE, 1)
         size = max(channels // heads // 2, 1) * 2
-        query, key, value = (
-            self.linear(f"{name}.{part}", channels, heads * size, 0.5**0.5) for part in ("query", "key", "value")
-        )
-        inner, ffn = 2 * channels, f"{name}.ffn"
+        sizes = {"channels": channels, "heads": heads, "kv_heads": heads, "query_size": size, "value_size": size}
+        scales, rotary = dict.fromkeys(("query", "key", "value"), 0.5**0.5), {"rotary": True, "learned": False}
+        ffn_sizes = {"channels": channels, "size": channels, "inner": 2 * channels, "gated": True}
         return [
-            kata.Attention(
-                name, heads, heads, size, size, True, False, self.point_norm(f"{name}.norm", channels), query, key,
-                value, self.linear(f"{name}.output", heads * size, channels), None, f"{name}.theta", _THETA,
-            ),
-            kata.FeedForward(
-                ffn, channels, inner, True, self.point_norm(f"{ffn}.norm", channels),
-                self.linear(f"{ffn}.linear1", channels, inner, 1), self.linear(f"{ffn}.gate", channels, inner, 1),
-                self.linear(f"{ffn}.linear2", inner, channels),
-            ),
-        ]  # fmt: skip
+            self.part(kata.Attention, name, sizes | rotary, scales, theta_name=f"{name}.theta", theta=_THETA),
+            self.part(kata.FeedForward, f"{name}.ffn", ffn_sizes, {"linear1": 1, "gate": 1}),
+        ]
 
-    def encoder(self, channels: int) -> kata.MetadataEncoder:
-        return kata.MetadataEncoder(
-            "metadata", _METADATA, self.linear("metadata.linear1", _METADATA, channels, 1),
-            self.bias("metadata.bias1", channels), _ACTIVATION, self.linear("metadata.linear2", channels, channels, 1),
-            self.bias("metadata.bias2", channels), _ACTIVATION, self.linear("metadata.linear3", channels, channels),
-        )  # fmt: skip
+    def encoder(self, channels: int) -> Any:
+        sizes = {"inputs": _METADATA, "first": channels, "second": channels, "channels": channels}
+        return self.part(kata.MetadataEncoder, "metadata", sizes, {"linear1": 1, "linear2": 1})
 
     def heads(self, channels: int) -> tuple[kata.PolicyLayers, kata.ValueLayers]:
         head = max(channels // 3, 1)
-        inner = 2 * head
-        policy = kata.PolicyLayers(
-            "policy", 2, [], self.conv("policy.conv", channels, head), self.conv("policy.pooled", channels, head),
-            self.norm("policy.pooled_norm", head), _ACTIVATION, self.linear("policy.bias", 3 * head, head),
-            self.norm("policy.norm", head), _ACTIVATION, self.conv("policy.points", head, 2, 1, 0),
-            self.linear("policy.pass1", 3 * head, head, 1), self.bias("policy.pass_bias", head), _ACTIVATION,
-            self.linear("policy.pass2", head, 2),
-        )  # fmt: skip
-        value = kata.ValueLayers(
-            "value", [], self.conv("value.conv", channels, head), self.norm("value.norm", head), _ACTIVATION,
-            self.linear("value.linear", 3 * head, inner, 1), self.bias("value.bias", inner), _ACTIVATION,
-            self.linear("value.results", inner, 3), self.bias("value.result_bias", 3),
-            self.linear("value.scores", inner, 6), self.bias("value.score_bias", 6),
-            self.conv("value.ownership", head, 1, 1, 0),
-        )  # fmt: skip
-        return policy, value
+        sizes = {"channels": channels, "inner": head, "pooled": head, "pass_inner": head, "policies": 2}
+        policy = self.part(kata.PolicyLayers, "policy", sizes, {"points": 0, "pass_": 1})
+        sizes |= {"inner": 2 * head, "scores": 6}
+        return policy, self.part(kata.ValueLayers, "value", sizes, {"linear": 1, "ownership": 0})
 
 
 def new_kata_net(
@@ -144,15 +124,17 @@ def new_kata_net(
         else:
             parts.append((make.bottleneck if kind else make.residual)(name, channels, pools))
     pooled = max(channels // 3, 1)
-    trunk = kata.Trunk(
-        "trunk", len(parts), channels, channels, max(channels - pooled, 1), pooled, pooled, 0, [0] * 5,
-        make.conv("conv", 22, channels, 3), make.linear("globals", 19, channels),
-        make.encoder(channels) if human else None, parts, make.norm("norm", channels), None, _ACTIVATION,
-    )  # fmt: skip
-    return KataNetFile(
-        f"b{blocks}c{channels}{kind}", _VERSION, 22, 19, 20.0, 20.0, 20.0, 20.0, 40.0, 0.25, 30.0, int(human), 0,
-        [0] * 6, trunk, *make.heads(channels),
-    )  # fmt: skip
+    sizes = {
+        "count": len(parts), "channels": channels, "inner_channels": channels, "tip_kind": 0, "encoder_version": 0,
+        "regular_channels": max(channels - pooled, 1), "dilated_channels": pooled, "pooled_channels": pooled,
+    }  # fmt: skip
+    trunk = make.part(kata.Trunk, "trunk", sizes, blocks=parts)
+    trunk.encoder = make.encoder(channels) if human else None
+    policy, value = make.heads(channels)
+    options = {"planes": 22, "inputs": 19, "encoder_version": int(human), "suicide_areas": 0}
+    name = f"b{blocks}c{channels}{kind}"
+    net: KataNetFile = make.part(KataNetFile, name, options, trunk=trunk, policy=policy, value=value)
+    return net
 
 
 def with_new_heads(file: KataNetFile, random: np.random.Generator) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import product
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -225,18 +226,24 @@ def test_a_number_of_games_is_drawn_by_hash(games: Path, tmp_path: Path) -> None
     assert all_of_them.manifest.kept == len(usable(games))
 
 
+@pytest.mark.parametrize(
+    ("name", "order", "count"),
+    [("book-npy", "corpus", 5), ("npy", "shuffled", 5), *product(["parquet", "hdf5"], ["corpus", "shuffled"], [60])],
+)
 def test_a_build_that_the_disk_has_no_room_for(
-    games: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    name: str, order: str, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
-    (built,) = build(recipe(format="book-npy"), games, tmp_path / "fits")
+    ingest(kifu.sample_path(), tmp_path / "games.parquet")
+    chosen = recipe(format=name, order=order, games=count)
+    (built,) = build(chosen, tmp_path / "games.parquet", tmp_path / "fits")
     size = built.manifest.bytes
-    foreseen = re.fullmatch(r".*fits: about (\d+\.\d) MB", caplog.messages[-1])
+    foreseen = re.fullmatch(r".*fits: about ([\d.]+) ([kM])B", caplog.messages[-1])
     assert foreseen is not None
-    assert 0.95 * size < float(foreseen[1]) * 1e6 < 1.1 * size
+    assert size / 1.3 < float(foreseen[1]) * {"k": 1e3, "M": 1e6}[foreseen[2]] < 1.3 * size
     monkeypatch.setattr("kifu.io.shutil.disk_usage", lambda _: mock.Mock(free=size // 2))
-    with pytest.raises(OutputError, match=r"the output takes \d+\.\d MB, but .*full has room for \d+\.\d MB"):
-        build(recipe(format="book-npy"), games, tmp_path / "full")
+    with pytest.raises(OutputError, match=r"the output takes [\d.]+ .B, but .*full has room for [\d.]+ .B"):
+        build(chosen, tmp_path / "games.parquet", tmp_path / "full")
     assert not (tmp_path / "full").exists()
 
 

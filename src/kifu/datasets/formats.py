@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import pkgutil
 from dataclasses import dataclass
-from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +33,7 @@ class Format:
         suffix: Suffix of a data set's file name; "" for a directory.
         has_provenance: Each row stores its game and ply, so rows may be in any order.
         real: Planes may hold values other than 0 and 1.
-        point_bytes: Size of 0 or 1 in a plane, of a compressed one about.
+        point_bytes: Size of 0 or 1 in a plane; 0 if it is compressed.
     """
 
     name: str
@@ -50,10 +49,6 @@ class Format:
     needs_move: bool = False
     real: bool = False
     point_bytes: float = 1.0
-
-    def planes_bytes(self, layout: Layout) -> float:
-        """Return about the size of the planes of an example, the largest part of it."""
-        return prod(layout.shape) * min(self.point_bytes * layout.plane_dtype.itemsize, 8)
 
     @property
     def is_dat(self) -> bool:
@@ -83,12 +78,12 @@ _FORMATS = (
     Format(
         name="parquet@1", title="a table, planes as bits; opens in polars, DuckDB and Hugging Face datasets",
         recipe_kind="examples", reader="kifu.datasets.parquet:Parquet", writer="kifu.datasets.parquet:ParquetWriter",
-        suffix=".parquet", has_provenance=True, passes=True, labels=True, real=True, point_bytes=0.008,
+        suffix=".parquet", has_provenance=True, passes=True, labels=True, real=True, point_bytes=0,
     ),
     Format(
         name="hdf5@2", title="the layout that RocAlphaGo trains from; needs h5py", recipe_kind="examples",
         reader="kifu.datasets.hdf5:Hdf5", writer="kifu.datasets.hdf5:Hdf5Writer", suffix=".h5",
-        has_provenance=True, labels=True, needs_move=True, point_bytes=0.09,
+        has_provenance=True, labels=True, needs_move=True, point_bytes=0,
     ),
     Format(
         name="katago-npz@1", title="KataGo's training rows, planes and targets, in a folder of .npz files",

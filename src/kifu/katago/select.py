@@ -6,7 +6,7 @@ The selection follows `writetrainingdata` of KataGo v1.17.2; each of its rules i
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, Literal, NamedTuple
@@ -18,7 +18,7 @@ from pydantic import Field, field_validator
 
 from kifu.arrays import Bools, Bytes, Indices, Ints
 from kifu.config import Line
-from kifu.corpus.catalogue import RowShard
+from kifu.corpus.catalogue import Catalogue, RowShard
 from kifu.corpus.schema import GAME_COLUMNS, game_arrays, map_distinct, to_numpy
 from kifu.datasets.global_inputs import Server
 from kifu.datasets.npz import Compression
@@ -79,9 +79,8 @@ class KatagoRecipe(SplitRecipe):
     rows_per_file: Annotated[int, Field(ge=1, le=MAX_ROWS_PER_FILE)] = ROWS_PER_FILE
     """Rows in a training file."""
 
-    @property
-    def position_bytes(self) -> float:
-        """Size of a row in a file, about."""
+    def position_bytes(self, catalogues: Sequence[Catalogue]) -> float:
+        """Return the size of a row in a file, about."""
         return {"deflate": 70, "fast": 175, "stored": 7700}[self.compression]
 
     @field_validator("boards")

@@ -8,11 +8,12 @@ fit in memory, jobs divide them into files by range of that hash, and sort and e
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Lock
 from typing import Any
 
@@ -21,7 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kifu.arrays import Hashes
-from kifu.corpus.catalogue import RowShard
+from kifu.corpus.catalogue import Catalogue, RowShard
 from kifu.corpus.hashes import mix_words, seeded_hashes
 from kifu.corpus.schema import GAME_COLUMNS, count_drops, game_arrays, to_numpy
 from kifu.datasets.examples import Batch, GameRuns, Layout
@@ -246,6 +247,31 @@ def write_examples(recipe: ExamplesRecipe, plan: SetPlan) -> tuple[WriteReport, 
             for catalogue, digest in plan.catalogues:
                 plan.counts.end_archive(catalogue.path.name, digest)
         return writer.commit(plan.about), recipe.example_format.name, layout.plane_set
+
+
+def measure_example(recipe: ExamplesRecipe, catalogues: Sequence[Catalogue]) -> float:
+    """Return the size of an example in a file, from a sample: the first games of at most 8 shards of the catalogues."""
+    rules, shuffled = recipe.positions, recipe.order == "shuffled"
+    shards = [shard for each in catalogues for shard in each.shards()]
+    if not shards:
+        return 0.0
+    games = recipe.games or sum(shard.rows for shard in shards)
+    if shuffled:  # then few positions of a game are compressed together, in a page of 1 MiB
+        together = max((1 << 20) // recipe.layout().packed_bytes // games, 4)
+        rules = replace(rules, per_game=min(rules.per_game or _MOVES, together))
+    job = _ExampleJob(recipe.model_copy(update={"split": None, "positions": rules}), "all")
+    chosen = shards[:: -(-len(shards) // 8)]
+    read = job.read(-(-min(job.rendered_games, games) // len(chosen)))
+    chunk = job.render(RowSlice(0, pa.concat_batches([next(read(shard)).batch for shard in chosen])))
+    rows = len(chunk.plies)
+    groups = map(job.sort, _groups(lambda: chunk.content, rows)) if shuffled else [chunk.content]
+    with (
+        TemporaryDirectory(prefix="kifu-") as folder,
+        open_writer(recipe.format, Path(folder, "sample"), job.layout, rows) as writer,
+    ):
+        for group in groups:
+            writer.append(group)
+        return sum(file.bytes for file in writer.commit({}).files) / max(rows, 1)
 
 
 def _in_order(job: _ExampleJob, plan: SetPlan) -> Generator[Any]:

@@ -567,7 +567,8 @@ def build_sets(
         inputs = [(each, each.digest()) for each in catalogues]
         infos = [each.info for each in hashed]
         fitted = recipe.fit([each.path for each in catalogues])
-        options.announce(into, _foreseen_bytes(fitted, {target.set for target in stale}, catalogues))
+        count = _count_positions(fitted, {target.set for target in stale}, catalogues)
+        options.announce(into, count * recipe.position_bytes(catalogues))
 
         def make_set(target: Target) -> Manifest:
             about = {"recipe": recipe.name, "title": recipe.title, "set": target.set}
@@ -582,8 +583,8 @@ def build_sets(
     return make_targets(recipe, targets, options.overwrite, read_valid_manifest, is_current, prepare)
 
 
-def _foreseen_bytes(recipe: SplitRecipe, sets: Collection[str], catalogues: Iterable[Catalogue]) -> float:
-    """Return the size of some sets, from the lengths of their games on boards of any size."""
+def _count_positions(recipe: SplitRecipe, sets: Collection[str], catalogues: Iterable[Catalogue]) -> int:
+    """Return the number of positions of some sets, about: of their games on boards of any size."""
     split, positions = recipe.split, 0
     most = getattr(recipe, "positions", DEFAULT_FILTER).per_game
     columns = ["id", "drop", "n_legal", *(split.columns if split else ())]
@@ -593,7 +594,7 @@ def _foreseen_bytes(recipe: SplitRecipe, sets: Collection[str], catalogues: Iter
             in_sets &= np.isin(split.codes(batch), [code for code, name in enumerate(split.sets) if name in sets])
         lengths = to_numpy(batch["n_legal"])[in_sets]
         positions += int((lengths if most is None else np.minimum(lengths, most)).sum())
-    return positions * recipe.position_bytes
+    return positions
 
 
 def _usable_catalogues(recipe: SplitRecipe, sources: list[Source]) -> list[Catalogue] | None:

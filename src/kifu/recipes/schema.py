@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
+from math import prod
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self, TypeAlias, cast
@@ -30,7 +31,7 @@ from kifu.config import (
     default_table,
     load_config,
 )
-from kifu.corpus.catalogue import open_catalogue
+from kifu.corpus.catalogue import Catalogue, open_catalogue
 from kifu.corpus.cleaning import CleaningRules, load_cleaning_rules
 from kifu.corpus.hashes import lowest_bound, seeded_hashes
 from kifu.corpus.schema import to_numpy
@@ -213,9 +214,8 @@ class SplitRecipe(GamesRecipe):
         """The suffix of a set's file name; "" for a directory."""
         return ""
 
-    @property
-    def position_bytes(self) -> float:
-        """Size of the example of a position, about; the default is that of a token."""
+    def position_bytes(self, catalogues: Sequence[Catalogue]) -> float:
+        """Return the size of the example of a position, about; the default is that of a token."""
         return 2
 
 
@@ -278,10 +278,11 @@ class ExamplesRecipe(SplitRecipe):
         """The suffix of the format."""
         return self.example_format.suffix
 
-    @property
-    def position_bytes(self) -> float:
-        """Size of the planes of an example, about."""
-        return self.example_format.planes_bytes(self.layout())
+    def position_bytes(self, catalogues: Sequence[Catalogue]) -> float:
+        """Return the size of the planes of an example, or if they are compressed, of one in a sample."""
+        measure, layout = resolve_name("kifu.recipes.examples:measure_example"), self.layout()
+        value_bytes = min(self.example_format.point_bytes * layout.plane_dtype.itemsize, 8)
+        return prod(layout.shape) * value_bytes or measure(self, catalogues)
 
     def encoder(self) -> FrameEncoder:
         """Return the encoder of the planes. Raises RecipeError, GameError."""

@@ -34,7 +34,7 @@ COMMANDS: dict[str, Callable[[Path, Path], list[object]]] = {
     "olf": lambda games, out: ["build", "olf-archive", *sources(games), "--output", out / "new"],
     "stats": lambda games, out: ["stats", games / CATALOGUE, "--json", out / "new.json"],
     "audit": lambda games, out: ["audit", games / CATALOGUE, games / "part.parquet", "--json", out / "new.json"],
-    "annotate": lambda games, out: ["annotate", games / "part.parquet", "-o", out / "new.parquet"],
+    "annotate": lambda games, out: ["annotate", games / "part.parquet", "-o", out / "new.parquet", "--net", "small"],
 }
 
 

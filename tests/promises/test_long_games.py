@@ -80,7 +80,7 @@ build olf-archive games.parquet -o olf --set clean=legal
 build katago games.parquet -o katago
 build kgsgo-v2 KGS-2016_01-19-17-.tar.gz -o kgsgo --sets archives --set until=2016
 train quick-cpu games.parquet -o run --set net=b1c8 --set planes=own+opp --set validation=0.3 --time 2s
-evaluate games.parquet --net run --overlap keep
+evaluate games.parquet --net run --overlap keep --positions 20000
 annotate long.parquet -o moves.parquet --net run
 export run -o net.onnx
 mix games.parquet --net run --net small -o some.mix --positions 99 --overlap keep

@@ -158,6 +158,6 @@ def trained(*arguments: object) -> tuple[int, int]:
 def test_script_resumes(games, tmp_path):
     batches = load(games, "seven", board="9x9", batch_size=240, drop_last=True)
     assert len(batches) > 1
-    words = (games, "--output", tmp_path / "run", "--board", "9x9", "--every", 1, "--workers", 1)
+    words = (games, "--output", tmp_path / "run", "--board", "9x9", "--workers", 1)
     assert trained(*words, "--steps", 1) == (1, 240)
     assert trained(*words, "--epochs", 2) == (2 * len(batches), 2 * len(batches) * 240)

@@ -89,17 +89,17 @@ def _kgs(name: str, title: str, prefix: str) -> Collection:
     index = f"https://u-go.net/gamerecords{name.removeprefix('kgs')}/"
     pattern = rf"{prefix}(?P<year>\d{{4}})(?:_(?P<month>0[1-9]|1[0-2]))?-[1-9]\d?-\d{{1,7}}-\.tar\.gz"
     hosts = ("https://dl.u-go.net/", "http://dl.u-go.net/")
-    terms = "with permission of KGS"
     return Collection(
-        name, title, "u-go.net", "SGF in tar.gz", "not known", terms, index, pattern, "KGS Go Server", hosts=hosts
-    )
+        name, title, "u-go.net", format="SGF in tar.gz", size="not known", terms="with permission of KGS", index=index,
+        pattern=pattern, cite="KGS Go Server", hosts=hosts,
+    )  # fmt: skip
 
 
 def _katago_run(run: str, title: str, terms: str) -> Collection:
     index = f"{_KATAGO}/{run}/selfplay/index.html"
     return Collection(
-        f"katago-{run}", title, "KataGo", "SGF, npz in zip", "not known", terms, index, _RUN_PATTERN, _KATAGO_PAPER,
-        limit=16 * _GIB,
+        f"katago-{run}", title, "KataGo", format="SGF, npz in zip", size="not known", terms=terms, index=index,
+        pattern=_RUN_PATTERN, cite=_KATAGO_PAPER, limit=16 * _GIB,
     )  # fmt: skip
 
 

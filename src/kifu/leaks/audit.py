@@ -135,7 +135,7 @@ def _dat_set(path: Path) -> AuditSet:
         return [GameLocation(archives[archive].archive, entry, 0, row) for archive, entry, row in fields]
 
     process = partial(_hash_dat, kind, stops)
-    return AuditSet(path, kind, len(stops), rows, _row_shards(rows), read, process, records, locate)
+    return AuditSet(path, kind, len(stops), rows, _row_shards(rows), read, process, records=records, locate=locate)
 
 
 def _examples_set(path: Path, kind: str, has_games: bool) -> AuditSet:
@@ -158,9 +158,9 @@ def _examples_set(path: Path, kind: str, has_games: bool) -> AuditSet:
     first = first[order]
     return AuditSet(
         path, kind, len(order) if len(order) or (has_games and not rows) else None, rows, _row_shards(rows),
-        partial(_read_examples, path), partial(_hash_examples, layout, own, opp, ids, numbers),
-        {"game hash": (ids.view(np.int64), numbers.astype(np.int64))} if len(order) else {},
-        lambda games: [GameLocation(path.name, game, 0, int(first[game])) for game in games.tolist()],
+        read=partial(_read_examples, path), process=partial(_hash_examples, layout, own, opp, ids, numbers),
+        records={"game hash": (ids.view(np.int64), numbers.astype(np.int64))} if len(order) else {},
+        locate=lambda games: [GameLocation(path.name, game, 0, int(first[game])) for game in games.tolist()],
     )  # fmt: skip
 
 
@@ -168,9 +168,9 @@ def _token_set(path: Path) -> AuditSet:
     """Return the games of a data set of tokens, replayed. Two sets with a game's `id` in common share it."""
     data = open_tokens(path)
     return AuditSet(
-        path, FORMAT, len(data), len(data.tokens), _row_shards(len(data)), partial(_read_tokens, path), _hash_games,
-        {"game id": (data.games.view(np.int64), np.arange(len(data)))},
-        lambda games: [GameLocation(path.name, game, 0, game) for game in games.tolist()],
+        path, FORMAT, len(data), len(data.tokens), _row_shards(len(data)), read=partial(_read_tokens, path),
+        process=_hash_games, records={"game id": (data.games.view(np.int64), np.arange(len(data)))},
+        locate=lambda games: [GameLocation(path.name, game, 0, game) for game in games.tolist()],
     )  # fmt: skip
 
 

@@ -189,13 +189,13 @@ def dribble(handler: Handler, rest: bytes) -> None:
 
 
 def endless(begin: bytes, rest: bytes) -> Fault:
-    """Send `begin`, then `rest` ten times per second, for ever."""
+    """Send `begin`, then `rest` thirty times per second, for ever."""
 
     def fault(handler: Handler, body: bytes) -> None:
         handler.close_connection = True
         with suppress(OSError):
             handler.write(begin)
-            while not handler.server.site.closing.wait(0.1):
+            while not handler.server.site.closing.wait(0.03):
                 handler.write(rest)
 
     return fault
@@ -203,14 +203,14 @@ def endless(begin: bytes, rest: bytes) -> Fault:
 
 @contextmanager
 def endless_tcp(begin: bytes) -> Iterator[int]:
-    """Serve a port that answers with `begin`, then a byte ten times per second, for ever."""
+    """Serve a port that answers with `begin`, then a byte thirty times per second, for ever."""
     closing = threading.Event()
 
     class Handler(StreamRequestHandler):
         def handle(self) -> None:
             with suppress(OSError):
                 self.wfile.write(begin)
-                while not closing.wait(0.1):
+                while not closing.wait(0.03):
                     self.wfile.write(b"x")
 
     with ThreadingTCPServer(("127.0.0.1", 0), Handler) as server, serving(server, closing):

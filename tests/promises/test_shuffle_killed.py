@@ -36,7 +36,11 @@ def kill_after(holder, name):
 if sys.argv[2] == "divide":
     kill_after(examples, "write_ranges")
 elif sys.argv[2] == "encode":
-    kill_after(ParquetWriter, "append")
+    split = examples.split_ranges
+    def begin(*arguments):  # not in the sample by which the size is foreseen
+        kill_after(ParquetWriter, "append")
+        return split(*arguments)
+    examples.split_ranges = begin
 examples.WINDOW_BYTES = int(sys.argv[1])
 sys.argv = ["kifu", *sys.argv[3:]]
 main()

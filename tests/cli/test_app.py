@@ -541,7 +541,7 @@ def test_the_sample_is_fetched_once(tmp_path: Path) -> None:
 
 
 EXAMPLES = [line for command in COMMANDS.values() for line in command.examples]
-SHORTER = {"train": ["--time", "1s"], "demo": ["--time", "1s"], "mix": ["--positions", "99"]}
+SHORTER = {"train": ["--time", "1s", "--set", "net=b1c8"], "demo": ["--time", "1s"], "mix": ["--positions", "99"]}
 
 
 @pytest.mark.slow

@@ -96,6 +96,12 @@ def new_dispatcher(function: Callable[..., Any], inline: bool) -> CPUDispatcher:
 class _Code(JITCodeLibrary):  # type: ignore[misc]
     """The code of a kernel. What it calls is optimized with it, without Numba's passes for references."""
 
+    def _optimize_functions(self, module: Any) -> None:
+        """Skip functions that read records, which are as fast without; boards would take twice the time."""
+        module.data_layout = self._codegen._data_layout
+        if not self.name.startswith("kifu.records."):
+            super()._optimize_functions(module)
+
     def _optimize_final_module(self) -> None:
         for function in self._final_module.functions:
             if function.linkage == ll.Linkage.linkonce_odr:
@@ -134,8 +140,8 @@ class _Compiler(Compiler):  # type: ignore[misc]
     _library: type[_Code] = _Code
 
     def define_pipelines(self) -> Any:
-        state = self.state  # Numba creates the library later unless there is one
-        state.library = self._library(state.targetctx.codegen(), state.func_id.func_qualname)
+        state, function = self.state, self.state.func_id  # Numba creates the library later unless there is one
+        state.library = self._library(state.targetctx.codegen(), f"{function.modname}.{function.func_qualname}")
         state.library.enable_object_caching()
         (pipeline,) = super().define_pipelines()
         passes = PassManager(pipeline.pipeline_name)
@@ -203,8 +209,6 @@ class _Cache:
     A file holds a hash, then the pickled code of one signature. A file that is damaged, of another version or without
     its classes counts as missing. Unpickling runs code, so a folder is used only if no other user can write to it.
     """
-
-    cache_path = None
 
     def __init__(self, function: Callable[..., Any]) -> None:
         digest, modules = fingerprint(function)

@@ -23,7 +23,6 @@ import stat
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from importlib.abc import MetaPathFinder
 from io import FileIO, RawIOBase
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -143,19 +142,13 @@ def hidden_file(name: str) -> Iterator[None]:
             os.path.exists = exists
 
 
-class _Hiding(MetaPathFinder):
-    def find_spec(self, fullname: str, path: object = None, target: object = None) -> None:
-        if fullname == "pandas":
-            raise ModuleNotFoundError(fullname)
-
-
 def skip_pandas() -> None:
     """Let Arrow convert arrays without pandas, whose import takes 0.2 s; `to_pandas` imports it later all the same."""
     import pyarrow as pa
 
-    sys.meta_path.insert(0, hiding := _Hiding())
+    folders, sys.path = sys.path, []
     pa.array([None]).to_numpy(zero_copy_only=False)  # looks for pandas, if it has not been imported
-    sys.meta_path.remove(hiding)
+    sys.path = folders
 
 
 def require_regular(status: os.stat_result) -> None:

@@ -142,10 +142,13 @@ class Command(click.Command):
                 from kifu.io import keep_output
 
                 keep_output(path, overwrite)
-        if self._kernels and not quiet:
+        if self._kernels:
+            from kifu.io import skip_pandas
             from kifu.kernel import announce_compilation
 
-            announce_compilation()
+            skip_pandas()
+            if not quiet:
+                announce_compilation()
         assert self.callback is not None
         outcome: Outcome | None = ctx.invoke(self.callback, **arguments)
         if outcome is not None:
@@ -186,7 +189,7 @@ def command(*examples: str, kernels: bool = True, has_result: bool = True) -> Ca
     """Register a command, see `Command`.
 
     Args:
-        kernels: False if it runs no compiled kernels.
+        kernels: False if it runs no compiled kernels and does not convert Arrow's arrays.
         has_result: False if the function returns None.
     """
 

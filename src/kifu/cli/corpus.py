@@ -72,7 +72,7 @@ def ingest(
     return Outcome.of_output(output, "\n".join(map(str, reports)), reports[-1])
 
 
-@command("kifu stats games.parquet", "kifu stats games.parquet -o games.png", kernels=False)
+@command("kifu stats games.parquet", "kifu stats games.parquet -o games.png")
 @opts.catalogues
 @opts.picture
 @opts.jobs
@@ -80,10 +80,8 @@ def ingest(
 def stats(catalogues: opts.Strings, output: Path | None, jobs: int | None, engine: str) -> Outcome:
     """Count games by rank, year, result and more; draw charts."""
     from kifu.corpus.stats import stats as count_games
-    from kifu.io import skip_pandas
     from kifu.report.tables import print_stats
 
-    skip_pandas()
     counts = count_games(catalogues, jobs=jobs, engine=engine)
     if output is not None:
         from kifu.corpus.stats import draw_charts

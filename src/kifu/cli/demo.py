@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import shlex
 from contextlib import redirect_stdout
-from html import escape
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
@@ -99,6 +98,8 @@ def demo(output: Path, time: float, jobs: int | None) -> None:
     It runs other commands one after another, and puts their output and pictures on a page. A second run keeps data
     sets and net.
     """
+    from html import escape  # slow to load
+
     from kifu.assets import sample_path
     from kifu.io import write_file
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import sys
 import textwrap
-import tomllib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -73,8 +72,9 @@ def _rules(name: str | None) -> Outcome:
 
 
 def _tables(folder: str) -> dict[str, dict[str, Any]]:
-    paths = [asset(folder, f"{each}.toml") for each in config_names(folder)]
-    return {path.stem: tomllib.loads(path.read_text("utf-8")) for path in paths}
+    import tomllib  # slow to load
+
+    return {each: tomllib.loads(asset(folder, f"{each}.toml").read_text("utf-8")) for each in config_names(folder)}
 
 
 def _toml(text: str, data: Any) -> Outcome:

@@ -150,7 +150,8 @@ def read_training_games(recipe: TrainingRecipe, sources: Paths, validate: Paths,
     if not len(train) or (held_out is not None and not len(held_out)):
         purpose = "train on" if not len(train) else "validate with"
         held = ", ".join(map(str, validate)) or recipe.validation
-        raise SourceError(f"none of {len(rows):,} games is left to {purpose}; validation is {held}")
+        reserved = f"; {excluded:,} more are reserved for benchmarks" if excluded else ""
+        raise SourceError(f"none of {len(rows):,} games is left to {purpose}; validation is {held}{reserved}")
     used = [train] if held_out is None else [train, held_out]
     own, *others = (CatalogueSource(train, spec) for spec in specs)
     for other in others:

@@ -112,9 +112,10 @@ for arguments in [[], ["--version"], *([name] for name in app.list_commands(None
     except SystemExit as leaving:
         assert not leaving.code, arguments
     loaded(" ".join(["kifu", *arguments]).replace(" ", "-"))
-sys.argv = ["kifu", "train", "quick-cpu", "games.parquet", "-o", "run", "--set", "per_game=4"]
-with contextlib.suppress(SystemExit):
-    main()
+for line in ["train small no.sgf -o no --set per_game=4", "train small no.sgf -o no", "evaluate no.sgf --net no"]:
+    sys.argv = ["kifu", *line.split()]
+    with contextlib.suppress(SystemExit):
+        main()
 loaded("refused")
 """
 

@@ -540,7 +540,7 @@ def test_a_run_and_its_schedule_end_with_the_time_limit(games: Path, tmp_path: P
             validation_positions=64, steps=10**6, schedule={"kind": "cosine"}, checkpoint_minutes=1.0, max_minutes=0.2
         )
         result = learn.train.train(recipe, [games], tmp_path)
-    assert (result.state, result.reason) == ("finished", "time limit of 0.2 minutes reached")
+    assert (result.state, result.reason) == ("finished", "time limit of 0.2 min reached")
     assert 12 <= result.seconds < 13
     assert result.recipe["max_minutes"] == 0.2
     assert result.last["lr"] == 0

@@ -73,7 +73,7 @@ def test_the_files_are_copies_with_checksums(sets: Path, published: Path) -> Non
 
 def test_the_manifest_counts_games_and_names_sources(published: Path) -> None:
     data = read_publication(published)
-    assert (data.version, data.licence, data.kind) == ("1.0.0", "cc-by-4.0", "catalogue@3")
+    assert (data.version, data.license, data.kind) == ("1.0.0", "cc-by-4.0", "catalogue@3")
     assert [each.name for each in data.splits] == ["train", "validation", "test"]
     assert sum(each.games or 0 for each in data.splits) == data.counts["kept"] == data.rows == data.origin["read"] == 60
     assert [source["games"] for source in data.sources] == [30, 30]
@@ -98,7 +98,7 @@ def test_the_header_is_yaml_of_the_hub(published: Path) -> None:
     titles = [line[3:] for line in text.splitlines() if line.startswith("## ")]
     assert titles == [
         "Splits", "Loading", "Columns", "Sources", "Reproduce", "Known biases", "Duplicates", "Audit", "Changes",
-        "Licence", "Citation",
+        "License", "Citation",
     ]  # fmt: skip
     assert "(../" not in text, "no link leaves the folder"
 
@@ -117,14 +117,14 @@ def test_author_address_and_date_are_cited(published: Path) -> None:
     assert (table["url"], table["identifier"]) == ("https://example.org/games", "https://doi.org/10.5281/zenodo.1234")
 
 
-@pytest.mark.parametrize("licence", ["cc-by-4.0", "odbl", "gpl-3.0", "other"])
-def test_licences_of_spdx_and_the_hub(sets: Path, tmp_path: Path, licence: str) -> None:
-    assert publish(sets / "test.parquet", tmp_path / "out", license=licence).licence == licence
+@pytest.mark.parametrize("license", ["cc-by-4.0", "odbl", "gpl-3.0", "other"])
+def test_licenses_of_spdx_and_the_hub(sets: Path, tmp_path: Path, license: str) -> None:
+    assert publish(sets / "test.parquet", tmp_path / "out", license=license).license == license
 
 
-@pytest.mark.parametrize("licence", ["CC-BY-4.0", "mit or isc", "gpl-9", "CC BY", ""])
-def test_other_licences_are_refused(sets: Path, tmp_path: Path, licence: str) -> None:
-    refused(RecipeError, f"such as cc-by-4.0, got {licence!r}", sets, tmp_path / "out", license=licence)
+@pytest.mark.parametrize("license", ["CC-BY-4.0", "mit or isc", "gpl-9", "CC BY", ""])
+def test_other_licenses_are_refused(sets: Path, tmp_path: Path, license: str) -> None:
+    refused(RecipeError, f"such as cc-by-4.0, got {license!r}", sets, tmp_path / "out", license=license)
 
 
 def test_latex() -> None:
@@ -337,7 +337,7 @@ def test_command_prints_what_is_missing(sets: Path, tmp_path: Path) -> None:
     assert json.loads(done.out)["version"] == "1.0.0"
     options = ["--license", "cc0-1.0", "--author", "me", "--date", "2026-01-31"]
     done = run("publish", sets, "-o", tmp_path / "out", "--json", "-", "--overwrite", *options)
-    assert [json.loads(done.out)[name] for name in ("licence", "author", "date")] == ["cc0-1.0", "me", "2026-01-31"]
+    assert [json.loads(done.out)[name] for name in ("license", "author", "date")] == ["cc0-1.0", "me", "2026-01-31"]
     done = run("publish", sets, "-o", tmp_path / "out", "--overwrite")
     assert done.out.splitlines()[-1] == "fill in the license: publish again with --license, such as cc-by-4.0"
     assert run("publish", sets, "-o", tmp_path / "out", "--version", "1").code == 2

@@ -16,10 +16,9 @@ from catalogues import rows, write_catalogue
 from commands import Done, lines_of, run
 from kgs_archives import BROKEN, archive, record, records
 from kifu.assets import OTHER_FORMATS, asset
-from kifu.datasets.formats import FORMATS
+from kifu.datasets.formats import FORMATS, detect_format
 from kifu.datasets.manifest import manifest_path, origins_path
 from kifu.io import hash_file
-from kifu.report.describe import is_data_set
 
 # In the upper left corner the last black stone takes a ko; then White plays elsewhere.
 KO = b"(;SZ[19]PB[Ada]BR[3d]PW[Bob]RE[B+R]KM[6.5];B[ba];W[ca];B[ab];W[db];B[bc];W[cc];B[qq];W[bb];B[cb];W[pd])"
@@ -121,7 +120,7 @@ def test_a_data_set_without_its_file_of_origins(made: Path, tmp_path: Path) -> N
 def test_a_damaged_data_set(tmp_path: Path, garbage: bytes) -> None:
     path = tmp_path / "x.dat"
     path.write_bytes(garbage)
-    assert is_data_set(path)
+    assert detect_format(path) is not None
     for more in ([], ["--row", 0]):
         fails(run("show", path, *more), "x.dat")
 

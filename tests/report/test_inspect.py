@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from commands import run
+from commands import Done, run
 from kifu.learn import BEST
 from lazy import lazy_import
 from nets import tiny_net
@@ -69,12 +69,10 @@ def test_invalid_training_metadata_is_omitted(tmp_path, trained):
     assert "validation" not in done.out
 
 
-def test_a_net_has_no_rows(tmp_path):
-    done = run("show", tiny_net(tmp_path / "a.safetensors"), "--row", 3)
-    assert (done.code, done.err) == (
-        2,
-        [f"kifu: {tmp_path}/a.safetensors is not a data set and has no rows, got --row 3"],
-    )
+def test_nets_and_missing_files_have_no_rows(tmp_path):
+    net, missing = tiny_net(tmp_path / "a.safetensors"), tmp_path / "b.npy"
+    assert run("show", net, "--row", 3).err == [f"kifu: {net} is not a data set and has no rows, got --row 3"]
+    assert run("show", missing, "--row", 3) == Done(2, "", [f"kifu: {missing}: No such file or directory"])
 
 
 def test_a_file_that_is_not_a_net(tmp_path):

@@ -43,9 +43,11 @@ def train(
 
     Ctrl-C stops after a step; --resume continues bit-exactly.
     """
+    from kifu.datasets.sources import require_games
     from kifu.recipes.schema import load_training
 
     loaded = load_training(recipe, [*set_, *([] if time is None else [f"max_minutes={time / 60!r}"])])
+    require_games([*sources, *validate], "training")
 
     from kifu.learn.data import count_training_draws  # imports torch
     from kifu.learn.train import TrainOptions, check_run, is_first_process

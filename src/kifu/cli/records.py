@@ -74,9 +74,10 @@ def show(what: str, number: int | None, move: int | None, row: int | None, outpu
 
     path = as_path(what)
     if row is not None or (output is not None and number is None):
-        from kifu.report.describe import describe_row, draw_row, is_data_set, row_to_dict
+        from kifu.datasets.formats import detect_format
+        from kifu.report.describe import describe_row, draw_row, row_to_dict
 
-        if isinstance(path, Path) and is_data_set(path):
+        if isinstance(path, Path) and detect_format(path) is not None:
             if row is None:
                 raise RecipeError(f"-o {output} draws one example of {path}; --row is missing")
             return _drawn(describe_row(path, row), row_to_dict(path, row), output, partial(draw_row, path, row))

@@ -42,7 +42,7 @@ from kifu.errors import DropReason, RecipeError, SourceError, join_lines
 from kifu.io import read_small, remove_file, require_size
 from kifu.progress import ProgressFactory, silent
 from kifu.records.paths import Paths, as_list
-from kifu.text import Report
+from kifu.text import Report, counted
 
 _FOLDER, _KIND = "splits", "split"
 
@@ -411,10 +411,7 @@ class SplitReport(Report):
         if self.unset or self.dropped:
             lines.append(f"in no set: {self.unset:,} games, and {self.dropped:,} dropped games")
         if self.tied:
-            lines.append(
-                f"clusters: {self.tied:,} games follow another game, the largest has {self.largest:,}; games added "
-                "behind these move none of them unless they tie two clusters"
-            )
+            lines.append(f"clusters: {counted(self.tied, 'game')} beside the first of each; largest: {self.largest:,}")
         return join_lines(lines)
 
 

@@ -9,6 +9,7 @@ import os
 import pkgutil
 from dataclasses import dataclass
 from pathlib import Path
+from stat import S_ISREG
 from typing import TYPE_CHECKING, Any
 
 from kifu.errors import FormatError, RecipeError, SourceError, missing_extras
@@ -152,7 +153,7 @@ def open_writer(name: str, path: str | os.PathLike[str], layout: Layout, example
 def detect_format(path: Path) -> Format | None:
     """Return the format that a path has, by its first bytes or its index; None if it is no data set.
 
-    Raises FormatError if it is a directory with a damaged index, or a data set of tokens.
+    Raises FormatError if it is a directory with a damaged index, or a data set of tokens, SourceError if it is missing.
     """
     from kifu.datasets.npy import (  # loads numpy and pydantic, which listing formats does not need
         INDEX,
@@ -164,12 +165,12 @@ def detect_format(path: Path) -> Format | None:
     if path.joinpath(INDEX).is_file():
         return FORMATS.get(read_folder_index(path).format)
     try:
-        if not path.is_file():
+        if not S_ISREG(path.stat().st_mode):
             return FORMATS["katago-npz@1"] if path.is_dir() and any(path.glob("*.npz")) else None
         with open_regular(path) as file:
             head = file.read(8)
-    except OSError as error:
-        raise SourceError(f"{path} cannot be read: {error.strerror}") from None
+    except (OSError, ValueError) as error:  # ValueError: a NUL in it
+        raise SourceError(f"{path}: {getattr(error, 'strerror', error)}") from None
     if head.startswith(b"PK") and path.suffix == ".npz":
         return FORMATS["katago-npz@1"]
     if head == b"\x89HDF\r\n\x1a\n":

@@ -422,9 +422,14 @@ def open_datasets(sources: Sequence[str | os.PathLike[str]]) -> DatasetSource | 
     """Open data sets; None if no source is one. Raises RecipeError if only some are, or their layouts differ."""
     locations = [as_path(source) for source in sources]
     paths = [path for path in locations if isinstance(path, Path) and detect_format(path) is not None]
-    if not paths:
-        return None
     others = [path for path in locations if path not in paths]
-    if others:
+    if paths and others:
         raise RecipeError(f"{others[0]} is not a data set, but {paths[0]} is")
-    return _reopen(paths)
+    return _reopen(paths) if paths else None
+
+
+def require_games(sources: Sequence[str | os.PathLike[str]], use: str) -> None:
+    """Raise RecipeError if a source is a data set, SourceError if it is missing."""
+    for path in map(as_path, sources):
+        if isinstance(path, Path) and detect_format(path) is not None:
+            raise RecipeError(f"{path} is a data set; {use} requires games: catalogues, archives, records")

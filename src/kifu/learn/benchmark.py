@@ -24,8 +24,8 @@ from kifu.corpus.hashes import mix_words
 from kifu.corpus.schema import game_arrays, map_distinct, to_numpy
 from kifu.datasets.global_inputs import CONDITION_COLUMNS, Conditions
 from kifu.datasets.mmap_games import COLUMNS, read_games
-from kifu.datasets.sources import open_datasets
-from kifu.errors import RecipeError, SourceError, printable
+from kifu.datasets.sources import require_games
+from kifu.errors import SourceError, printable
 from kifu.execution.executor import count_jobs
 from kifu.learn.evaluate import BREAKDOWNS, RANK_COLUMNS, Groups
 from kifu.learn.inference import Net, unique_names
@@ -212,8 +212,7 @@ def _read_rows(
 
     Of several rows of one game that with the smallest id is kept, so that the order of the sources does not matter.
     """
-    if open_datasets(paths) is not None:
-        raise RecipeError(f"{paths[0]} is a data set; a benchmark requires games: catalogues, archives, records")
+    require_games(paths, "a benchmark")
     keys = np.unique(np.concatenate([each.keys()[:, 0] for each in benchmark_sets]))
     rows = read_games(paths, BOARD, False, jobs, _COLUMNS, lambda batch: np.isin(to_numpy(batch["canonical"]), keys))
     canonical = to_numpy(rows["canonical"])

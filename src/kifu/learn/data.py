@@ -27,7 +27,7 @@ from kifu.datasets.global_inputs import CONDITION_COLUMNS, Conditions, shift_kom
 from kifu.datasets.labels import inputs_label
 from kifu.datasets.loader import Loader
 from kifu.datasets.mmap_games import read_games, select_rows
-from kifu.datasets.sources import DRAW_COLUMNS, PROGRAM_COLUMNS, CatalogueSource, ExampleSpec, open_datasets
+from kifu.datasets.sources import DRAW_COLUMNS, PROGRAM_COLUMNS, CatalogueSource, ExampleSpec, require_games
 from kifu.datasets.torch_data import tensors
 from kifu.errors import RecipeError, SourceError
 from kifu.execution.executor import count_cores
@@ -149,7 +149,9 @@ def read_training_games(recipe: TrainingRecipe, sources: Paths, validate: Paths,
     train = _sample(select_rows(rows, in_training), recipe)
     if not len(train) or (held_out is not None and not len(held_out)):
         purpose = "train on" if not len(train) else "validate with"
-        raise SourceError(f"none of {len(rows):,} games is left to {purpose}; validation is {recipe.validation}")
+        held = ", ".join(map(str, validate)) or recipe.validation
+        reserved = f"; {excluded:,} more are reserved for benchmarks" if excluded else ""
+        raise SourceError(f"none of {len(rows):,} games is left to {purpose}; validation is {held}{reserved}")
     used = [train] if held_out is None else [train, held_out]
     own, *others = (CatalogueSource(train, spec) for spec in specs)
     for other in others:
@@ -181,8 +183,7 @@ def _read_rows(
         excluded += int(np.count_nonzero(reserved))
         return ~reserved
 
-    if open_datasets(paths) is not None:
-        raise RecipeError(f"{paths[0]} is a data set; training requires games: catalogues, archives, records")
+    require_games(paths, "training")
     conditions = CONDITION_COLUMNS if recipe.teacher else ()
     columns = dict.fromkeys(name for spec in specs for name in (*spec.columns(), *_COLUMNS, *conditions))
     rows = read_games(paths, recipe.size, False, jobs, tuple(columns), select, recipe.positions)

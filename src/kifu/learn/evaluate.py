@@ -24,7 +24,7 @@ from kifu.datasets.filter import PositionFilter
 from kifu.datasets.global_inputs import CONDITION_COLUMNS
 from kifu.datasets.labels import find_label, label_values
 from kifu.datasets.mmap_games import COLUMNS, read_games
-from kifu.datasets.sources import CatalogueSource, ExampleSpec, open_datasets
+from kifu.datasets.sources import CatalogueSource, ExampleSpec, require_games
 from kifu.errors import RecipeError, SourceError
 from kifu.execution.executor import count_jobs
 from kifu.go.board import Board
@@ -302,8 +302,7 @@ def _select_positions(
 ) -> tuple[CatalogueSource, NetPositions, list[npt.NDArray[np.bool_]]]:
     """Return the positions to evaluate, their source, and [G] bool for each net: the games that it was trained on."""
     paths = as_list(sources)
-    if open_datasets(paths) is not None:
-        raise RecipeError(f"{paths[0]} is a data set; an evaluation requires games: catalogues, archives, records")
+    require_games(paths, "an evaluation")
     rows = read_games(paths, board, False, jobs, (*COLUMNS, *_COLUMNS))
     trained_on = [np.isin(to_numpy(rows["canonical"]), net.games) for net in nets]
     rows = _handle_overlap(rows, nets, trained_on, options.overlap)

@@ -254,7 +254,7 @@ class TrainingLoop:
         """Return the end of the run if the time, steps or epochs are used up or a stop was requested."""
         recipe, state = self.recipe, self.state
         if recipe.max_minutes is not None and state.seconds >= recipe.max_minutes * 60:
-            return RunEnd("finished", f"time limit of {recipe.max_minutes:g} minutes reached")
+            return RunEnd("finished", f"time limit of {recipe.max_minutes:g} min reached")
         if recipe.steps is not None and state.steps >= recipe.steps:
             return RunEnd("finished", f"{recipe.steps:,} steps done")
         if recipe.epochs is not None and self.data.position[0] >= recipe.epochs:

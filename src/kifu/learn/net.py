@@ -118,7 +118,7 @@ def _open_net(path: str | os.PathLike[str] | None, threads: int | None = None, *
     session = None if class_name else _open_session(file, threads)
     if session is not None:
         return _from_onnx(session, name, file)
-    with missing_extras():
+    with missing_extras(), open_net_file(file, "numpy"):  # refuses other files before torch is loaded
         from kifu.learn.torch_net import read_net
     return read_net(file, name, class_name, imported=imported)
 

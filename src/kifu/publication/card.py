@@ -386,7 +386,7 @@ def render_croissant(data: Publication) -> str:
         **({"identifier": f"https://doi.org/{data.doi}"} if data.doi else {}),
         "citeAs": citation(data),
         "keywords": ["go", "baduk", "weiqi", "game records"],
-        **({"license": data.licence} if data.licence else {}),
+        **({"license": data.license} if data.license else {}),
         "distribution": [entry for split in data.splits for entry in _files(split)],
         "recordSet": [_record_set(split, data.columns) for split in data.splits],
     }

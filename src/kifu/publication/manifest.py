@@ -125,7 +125,7 @@ class Publication(Report):
     """A published data set.
 
     Attributes:
-        licence: Its license as an identifier of the Hub; None if it must be filled in.
+        license: Its license as an identifier of the Hub; None if it must be filled in.
         date: The day of publication, such as 2026-01-31.
         author, url, doi: As given; None if unknown.
         kind: Format of the Parquet files: catalogue@3 or parquet@1.
@@ -138,7 +138,7 @@ class Publication(Report):
 
     title: str
     version: Annotated[str, Field(pattern=f"^{_VERSION.pattern}$")]
-    licence: str | None
+    license: str | None
     date: Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\d$")]
     author: str | None
     url: str | None
@@ -176,7 +176,7 @@ class Publication(Report):
             )
         if self.leaks:
             lines.append("splits share games; README.md lists how many")
-        if self.licence is None:
+        if self.license is None:
             lines.append("fill in the license: publish again with --license, such as cc-by-4.0")
         return "\n".join(lines)
 

@@ -162,7 +162,7 @@ def publish(  # noqa: PLR0913 - options
     inputs = open_sets(_local(sets))
     if earlier is not None and earlier.kind != inputs[0].kind:
         raise RecipeError(f"{previous} is {earlier.kind}, but {inputs[0].path} is {inputs[0].kind}")
-    given: dict[str, Any] = {"title": title or utf8_name(output.resolve().name), "licence": license}
+    given: dict[str, Any] = {"title": title or utf8_name(output.resolve().name), "license": license}
     given |= {"author": author, "url": url, "doi": doi, "kifu": importlib.metadata.version("kifu")}
     present = None
     with contextlib.suppress(FormatError):

@@ -247,6 +247,7 @@ def find_containers(source: AnyPath) -> Containers:
     tree = list_directory(source)
     if not tree.records and not tree.archives:
         note = f"; {describe_left_out(tree.left_out)}" if tree.left_out else ""
+        note += f"; name its catalogues, such as {source}/*.parquet" if ".parquet" in tree.left_out else ""
         raise SourceError(f"{source}: no game records and no archives in this directory{note}")
     return Containers(source, [source, *tree.archives] if tree.records else tree.archives, tree.left_out)
 

@@ -76,19 +76,11 @@ def describe(path: AnyPath) -> Description:
             return Description(describe_net(path))
         if is_tokens(path):
             return Description(join_lines(inspect_tokens(path)))
-        if is_data_set(path):
+        if detect_format(path) is not None:
             return Description(describe_data_set(path))
         if is_catalogue(path):
             return Description(describe_catalogue(path))
     return Description(describe_records(path))
-
-
-def is_data_set(path: Path) -> bool:
-    """Return True if a file or folder is in one of our data set formats."""
-    try:
-        return detect_format(path) is not None
-    except OSError:
-        return False
 
 
 def describe_catalogue(path: Path) -> str:

@@ -3,12 +3,14 @@
 import errno
 import fcntl
 import os
+import pkgutil
 import shutil
 import stat
 import subprocess
 import sys
 import threading
 from pathlib import Path
+from signal import SIGINT, raise_signal
 
 import pytest
 from blake3 import blake3
@@ -76,6 +78,16 @@ def test_an_exception_leaves_the_old_file(tmp_path, error):
         raise error
     assert path.read_bytes() == b"old"
     assert names(tmp_path) == ["file"]
+
+
+@pytest.mark.parametrize("function", ["os.open", "kifu.io.lock_file", "os.lseek"])
+def test_an_interrupt_while_the_file_is_created_leaves_nothing(tmp_path, monkeypatch, function):
+    """Signals are handled when a function returns, before its value is assigned."""
+    called = pkgutil.resolve_name(function)
+    monkeypatch.setattr(function, lambda *given: (monkeypatch.undo(), called(*given), raise_signal(SIGINT)))
+    with pytest.raises(KeyboardInterrupt):
+        AtomicFile(tmp_path / "folder" / "file")
+    assert names(tmp_path) == []
 
 
 def test_existing_files_are_replaced(tmp_path):

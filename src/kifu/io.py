@@ -408,18 +408,25 @@ class AtomicFile:
         try:
             self._made = make_folder(path.parent)
             mode = _replaced_mode(path)
-            self._create()
+            self._remove_part()
+            self._open(os.O_CREAT | os.O_EXCL)
             if mode is not None and sys.platform != "win32":
                 os.fchmod(self._file, mode)
             os.lseek(self._file, len(header), os.SEEK_SET)  # `commit` writes it
-        except OutputError:
+        except BaseException as error:
+            if isinstance(error, OutputError):  # the file may be another process's
+                self._close()
+                raise
+            self.__exit__()
+            if isinstance(error, OSError | ValueError):  # ValueError: a zero byte in the name
+                raise cannot_write(path, error) from None
+            with contextlib.suppress(OSError):
+                self._remove_part()  # where an interrupt came before its descriptor was assigned
             self._close()
             raise
-        except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
-            self.__exit__()
-            raise cannot_write(path, error) from None
 
-    def _create(self) -> None:
+    def _remove_part(self) -> None:
+        """Remove the temporary file, if there is one. Raises OutputError if another process holds it."""
         with contextlib.suppress(FileNotFoundError):
             require_no_link(self._part)
             require_regular(self._part.lstat())
@@ -428,16 +435,12 @@ class AtomicFile:
                 self._close()
             self._part.unlink()
             self._close()
-        try:
-            self._open(os.O_CREAT | os.O_EXCL)
-        except FileExistsError:
-            raise self._in_use() from None
 
     def _open(self, flags: int) -> None:
-        self._file = os.open(self._part, flags | os.O_RDWR | NO_LINK | _BINARY | NO_WAIT, 0o666)
         try:
+            self._file = os.open(self._part, flags | os.O_RDWR | NO_LINK | _BINARY | NO_WAIT, 0o666)
             lock_file(self._file)
-        except BlockingIOError:
+        except (BlockingIOError, FileExistsError):
             raise self._in_use() from None
         if not self._is_in_place():  # its last holder has renamed or removed it
             raise self._in_use()
@@ -576,9 +579,9 @@ class AtomicDirectory:
                 self._remove(old)
             if path.is_dir() and sys.platform != "win32":
                 os.fchmod(self._descriptor, stat.S_IMODE(path.stat().st_mode))
-        except (OSError, ValueError) as error:
+        except BaseException as error:
             self._close()
-            raise cannot_write(path, error) from None
+            raise cannot_write(path, error) if isinstance(error, OSError | ValueError) else error from None
 
     def file(self, name: str, header: bytes = b"") -> AtomicFile:
         """Return a new file at a path within the directory, which the caller commits before the directory."""

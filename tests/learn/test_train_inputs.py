@@ -51,9 +51,6 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny_net(tmp_path_factory.mktemp("plain") / "plain.safetensors", size=5)
 
 
-# learning
-
-
 def test_dropout_makes_parts_unknown() -> None:
     values = torch.ones(20_000, input_size(ALL))
     torch.manual_seed(1)
@@ -134,9 +131,6 @@ def test_inputs_have_no_effect_before_training() -> None:
     assert torch.equal(net(planes, values[0]).policy, net(planes, values[1]).policy)
 
 
-# predictions
-
-
 def test_symmetrized_predictions_with_inputs_transform_with_the_board(tmp_path: Path) -> None:
     path = tiny_net(tmp_path / "all.safetensors", "b3c8", size=5, passes=True, inputs=ALL, heads=("value", "ownership"))
     predictor, moves = learn.net.open_net(path, symmetries=True), [6, 18 | 1 << 15, 3]
@@ -162,9 +156,6 @@ def test_a_net_depends_on_its_inputs_only(tmp_path: Path, name: str) -> None:
     )
     depends = {each: np.abs(policy - empty).max() > 1e-5 for each, policy in zip(root, changed)}
     assert depends == {each: each == name for each in root}
-
-
-# play
 
 
 def test_the_player_passes_conditions_to_its_net(tmp_path: Path) -> None:
@@ -200,9 +191,6 @@ def test_the_komi_of_a_record_is_loaded_and_kept(tmp_path: Path) -> None:
     for name, handicap in (("one.sgf", 2), ("two.sgf", 0)):
         engine.run("loadsgf", [str(tmp_path / name)])
         assert (engine.game.komi, engine.game.handicap) == (3.5, handicap)
-
-
-# commands
 
 
 def test_predict_as_a_rank(ranked: Path, tmp_path: Path) -> None:

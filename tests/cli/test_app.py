@@ -423,7 +423,9 @@ def test_interrupted_builds_leave_no_file(tmp_path: Path) -> None:
     assert size.endswith("kgsgo-trainall-v2.dat: about 42.8 MB")
     assert others == done.err[-1:]
     assert not into.exists()
-    assert run(*command, into).code == 0
+    name = "kgsgo-trainall-v2.dat"
+    assert run(*command, into).code == run(*command, tmp_path / "undisturbed").code == 0
+    assert (into / name).read_bytes() == (tmp_path / "undisturbed" / name).read_bytes()
 
 
 @pytest.mark.subprocess

@@ -44,6 +44,17 @@ def test_boards_within_larger_arrays(kinds, options):
     assert all(torch.isfinite(each).all() for each in alone)
 
 
+def test_norms_of_points_in_bfloat16():
+    """Features in bfloat16 are normed in float32, without the warning of torch's own norm."""
+    norm = kata._point_norm(Maker(np.random.default_rng(1)).point_norm(6))
+    rows = torch.randn(3, 4, 6, generator=torch.Generator().manual_seed(2)).bfloat16()
+    with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
+        found = norm(rows)
+    assert found.dtype == torch.bfloat16
+    expected = torch.nn.functional.rms_norm(rows.float(), (6,), norm.weight, norm.eps)
+    torch.testing.assert_close(found, expected.bfloat16(), rtol=2**-7, atol=0)
+
+
 @pytest.mark.parametrize(("rotary", "learned"), [(False, False), (True, False), (True, True)])
 def test_attention_equals_a_slow_twin(rotary, learned):
     """Grouped heads, scaled softmax and rotations of pairs, one number at a time."""

@@ -22,13 +22,16 @@ import pytest
 import evaluated
 from commands import run
 from evaluated import games_in
+from kata_nets import small_net
 from kifu.corpus.catalogue import open_catalogue
 from kifu.datasets.global_inputs import encode_inputs
 from kifu.datasets.sources import CatalogueSource, ExampleSpec
 from kifu.errors import FormatError, RecipeError, SourceError
 from kifu.io import hash_file
+from kifu.katago.net_file import write_kata_net
 from kifu.point import POINT_MASK, WHITE_BIT
 from lazy import lazy_import
+from naive_hashes import mix
 from nets import tiny_net
 
 learn = lazy_import("kifu.learn")
@@ -116,6 +119,13 @@ def test_evaluate_summarizes_the_rows(games: Path, nets: list[Path], rows: list[
             assert net.score.measure(f"top{top}").value == pytest.approx(share)
 
 
+def near(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: pytest.approx(value, rel=1e-4, abs=1e-6) if isinstance(value, float) else value
+        for name, value in row.items()
+    }
+
+
 def test_rows_do_not_depend_on_shards(
     games: Path, nets: list[Path], rows: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -123,18 +133,62 @@ def test_rows_do_not_depend_on_shards(
     monkeypatch.setattr(learn.annotate, "_ITEM_GAMES", 2)
     learn.annotate.annotate(nets, games, tmp_path / "moves.parquet")
     for found, expected in zip(pq.read_table(tmp_path / "moves.parquet").to_pylist(), rows, strict=True):
-        assert found == {
-            name: pytest.approx(value, rel=1e-4, abs=1e-6) if isinstance(value, float) else value
-            for name, value in expected.items()
-        }
+        assert found == near(expected)
 
 
+@pytest.fixture(scope="module")
+def kata_net(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("kata") / "points.bin.gz"
+    write_kata_net(path, small_net(["residual", "learned"]))
+    return path
+
+
+def test_points_equal_evaluations(games: Path, kata_net: Path, tmp_path: Path) -> None:
+    options = learn.annotate.AnnotateOptions("9x9", points=True)
+    learn.annotate.annotate(kata_net, games, tmp_path / "all.parquet", options)
+    found, net = pq.read_table(tmp_path / "all.parquet"), learn.net.open_net(kata_net)
+    expected = learn.evaluation.join([net.evaluate(game, range(len(game))) for game in games_in(games)[:8]])
+    np.testing.assert_allclose(found["lead"].to_numpy(), expected.score[:, 0], atol=1e-4)
+    np.testing.assert_allclose(found["lead_stdev"].to_numpy(), expected.score[:, 1], atol=1e-4)
+    owner = np.stack([np.frombuffer(each, np.int8) for each in found["ownership"].to_pylist()])
+    assert owner.min() < -1
+    assert owner.max() > 1
+    sql = "SELECT min(lead), max(octet_length(ownership)) FROM moves"
+    (first,) = json.loads(run("query", sql, tmp_path / "all.parquet", "--json", "-").out)["rows"]
+    assert (float(first[0]), first[1]) == (pytest.approx(found["lead"].to_numpy().min()), "81")
+    # Bytes are rounded; figures of other batches differ in the last digits.
+    assert np.abs(owner - 127 * expected.ownership).max() < 0.501
+
+
+def drawn_plies(game: int, plies: int, count: int) -> set[int]:
+    lowest = sorted(range(plies), key=lambda ply: mix(game ^ mix(ply)))[:count]
+    return {k for ply in lowest for k in (ply, ply + 1) if k < plies}
+
+
+def test_drawn_positions(
+    games: Path, nets: list[Path], rows: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options, whole = learn.annotate.AnnotateOptions(per_game=3), tmp_path / "drawn.parquet"
+    learn.annotate.annotate(nets, games, whole, options, jobs=2)
+    expected = [row for row in rows if row["ply"] in drawn_plies(row["game"], 36, 3)]
+    assert 35 in {row["ply"] for row in expected}
+    for found, row in zip(pq.read_table(whole).to_pylist(), expected, strict=True):
+        assert found == near(row)
+    monkeypatch.setattr(learn.annotate, "_ITEM_GAMES", 2)
+    learn.annotate.annotate(nets, games, tmp_path / "small.parquet", options, jobs=1)
+    places = [pq.read_table(path, columns=["game", "net", "ply"]) for path in (whole, tmp_path / "small.parquet")]
+    assert places[0].equals(places[1])
+
+
+@pytest.mark.parametrize("points", [False, True])
 def test_an_interrupted_run_resumes(
-    games: Path, nets: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    games: Path, nets: list[Path], kata_net: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, points: bool
 ) -> None:
     monkeypatch.setattr(learn.annotate, "_SHARD_GAMES", 3)
     whole, path = tmp_path / "whole.parquet", tmp_path / "moves.parquet"
-    learn.annotate.annotate(nets, games, whole)
+    nets = [kata_net] if points else nets
+    options = learn.annotate.AnnotateOptions("9x9", per_game=2 if points else None, points=points)
+    learn.annotate.annotate(nets, games, whole, options)
     process, done = learn.annotate.AnnotateJob.process, []
 
     def limited(job: Any, item: pa.RecordBatch) -> Any:
@@ -146,10 +200,10 @@ def test_an_interrupted_run_resumes(
     monkeypatch.setattr(learn.annotate.AnnotateJob, "process", limited)
     limit = 2
     with pytest.raises(KeyboardInterrupt):
-        learn.annotate.annotate(nets, games, path, jobs=1)
+        learn.annotate.annotate(nets, games, path, options, jobs=1)
     assert [each.name for each in tmp_path.iterdir() if each != whole] == [".moves.parquet.work"]
     limit = 3  # two of three shards are complete
-    learn.annotate.annotate(nets, games, path, jobs=1)
+    learn.annotate.annotate(nets, games, path, options, jobs=1)
     assert sorted(tmp_path.iterdir()) == [path, whole]
     assert path.read_bytes() == whole.read_bytes()
 
@@ -229,7 +283,7 @@ def test_the_file_describes_its_origin(games: Path, nets: list[Path], tmp_path: 
     learn.annotate.annotate(nets, games, path, learn.annotate.AnnotateOptions(symmetries=True))
     metadata = pq.read_metadata(path).metadata
     about = json.loads(metadata[b"kifu.about"])
-    assert metadata[b"kifu.moves"] == b"1"
+    assert metadata[b"kifu.moves"] == b"2"
     assert [net["name"] for net in about["nets"]] == ["run", "small"]
     assert about["nets"][0]["net"].startswith("b1c8 on seven")
     assert len(about["nets"][0]["blake3"]) == 64
@@ -285,8 +339,8 @@ def test_queries_read_annotations_alone(annotated: Path, tmp_path: Path) -> None
 def test_annotations_of_other_versions_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "moves.parquet"
     for metadata, message in (
-        ({"kifu.moves": "2"}, "annotation of version '2'; this kifu reads version 1"),
-        ({"kifu.moves": "1"}, "is not an annotation: it lacks the columns game, ply, move"),
+        ({"kifu.moves": "1"}, "annotation of version '1'; this kifu reads version 2"),
+        ({"kifu.moves": "2"}, "is not an annotation: it lacks the columns game, ply, move"),
     ):
         pq.write_table(pa.table({"a": [1]}).replace_schema_metadata(metadata), path)
         result = run("query", "SELECT 1", path)
@@ -312,6 +366,8 @@ WRONG = [
     (["--net", "no-such-net"], "no-such-net"),
     (["--engine", "spark"], "unknown engine 'spark'"),
     (["--jobs", "0"], "--jobs"),
+    (["--per-game", "0"], "--per-game"),
+    (["--points"], "net run has no points, which --points requires"),
 ]
 
 

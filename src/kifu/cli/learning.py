@@ -156,7 +156,7 @@ def _compare(paths: opts.Strings, output: Path | None) -> Outcome:
 
 @command(
     "kifu annotate sets/test.parquet -o moves.parquet --net run --net small",
-    "kifu annotate sets/test.parquet -o moves.parquet --dry-run",
+    "kifu annotate games.parquet -o labels.parquet --net KATAGO.bin.gz --per-game 10 --points",
 )
 @opts.catalogues
 @opts.output("The .parquet file to write.")
@@ -167,14 +167,16 @@ def _compare(paths: opts.Strings, output: Path | None) -> Outcome:
 @opts.opponent_rank
 @opts.server
 @opts.precision
+@opts.number("--per-game", "Number of positions per game, each with the one after its move.", shown="all")
+@opts.flag("--points", "Write lead and ownership; requires networks of KataGo.")
 @opts.overwrite
 @opts.jobs
 @opts.engine
 @opts.dry_run
 def annotate(
     catalogues: opts.Strings, output: Path, nets: opts.Strings, board: str | None, symmetries: bool,
-    rating: float | None, opponent: float | None, server: str | None, precision: str, overwrite: bool, jobs: int | None,
-    engine: str, dry_run: bool,
+    rating: float | None, opponent: float | None, server: str | None, precision: str, per_game: int | None,
+    points: bool, overwrite: bool, jobs: int | None, engine: str, dry_run: bool,
 ) -> Outcome:  # fmt: skip
     """Write what nets think of each move of catalogues, as a table.
 
@@ -183,7 +185,7 @@ def annotate(
     from kifu.learn.annotate import AnnotateOptions, prepare
     from kifu.learn.annotate import annotate as annotate_games
 
-    options = AnnotateOptions(board, symmetries, precision, rating, opponent, server)  # type: ignore[arg-type]
+    options = AnnotateOptions(board, symmetries, precision, rating, opponent, server, per_game, points)  # type: ignore[arg-type]
     names = nets or [PACKAGED[0]]
     if dry_run:
         prepare(names, catalogues, options)

@@ -86,6 +86,15 @@ def lowest_bound(hashes: Hashes, count: int) -> np.uint64:
     return bound
 
 
+def lowest_of_each(group: npt.NDArray[np.int64], keys: Hashes, most: int) -> npt.NDArray[np.bool_]:
+    """Return whether each entry is one of the `most` of its group with the lowest keys: [B] bool; group: ascending."""
+    order = np.lexsort((keys, group))
+    first = np.searchsorted(group, group, side="left")
+    is_lowest = np.empty(len(group), np.bool_)
+    is_lowest[order] = np.arange(len(group)) - first < most
+    return is_lowest
+
+
 class HashState(NamedTuple):
     """G games with the tables and work arrays for hashing them; offsets and moves are those of `GameArrays`.
 

@@ -361,12 +361,15 @@ def cast_batch(batch: pa.RecordBatch, schema: pa.Schema, path: Path, first: int)
 def annotation_writer(path: Path) -> TableWriter:
     """Return a writer with the columns, encodings and metadata of annotations. Raises OutputError."""
     floats = [field.name for field in ANNOTATION_SCHEMA if pa.types.is_floating(field.type)]
+    encodings = dict.fromkeys(floats, "BYTE_STREAM_SPLIT") | {
+        "ply": "DELTA_BINARY_PACKED", "ownership": "DELTA_LENGTH_BYTE_ARRAY",
+    }  # fmt: skip
     metadata = {_ANNOTATION_KEY: str(ANNOTATION_VERSION), "kifu.version": importlib.metadata.version("kifu")}
     return TableWriter(
         path,
         ANNOTATION_SCHEMA.with_metadata(metadata),
-        use_dictionary=[name for name in ANNOTATION_SCHEMA.names if name not in (*floats, "ply")],
-        column_encoding=dict.fromkeys(floats, "BYTE_STREAM_SPLIT") | {"ply": "DELTA_BINARY_PACKED"},
+        use_dictionary=[name for name in ANNOTATION_SCHEMA.names if name not in encodings],
+        column_encoding=encodings,
     )
 
 

@@ -96,7 +96,7 @@ _VARYING_KEYWORDS = {"current_time", "current_timestamp", "localtime", "localtim
 _TYPES = {
     pa.bool_(): "BOOLEAN", pa.uint8(): "UTINYINT", pa.uint16(): "USMALLINT", pa.uint64(): "UBIGINT",
     pa.int16(): "SMALLINT", pa.int32(): "INTEGER", pa.float32(): "FLOAT", pa.date32(): "DATE",
-    pa.string(): "VARCHAR", POINTS: "USMALLINT[]", SECONDS: "FLOAT[]",
+    pa.string(): "VARCHAR", pa.binary(): "BLOB", POINTS: "USMALLINT[]", SECONDS: "FLOAT[]",
     EVALUATIONS: "STRUCT(win FLOAT, loss FLOAT, score FLOAT, visits INTEGER)[]", NAMES: "VARCHAR",
 }  # fmt: skip
 

@@ -137,11 +137,14 @@ ANNOTATION_SCHEMA = pa.schema(
         pa.field("top_move", pa.uint16()),
         pa.field("top_probability", pa.float32()),
         pa.field("value", pa.float32()),
+        pa.field("lead", pa.float32()),
+        pa.field("lead_stdev", pa.float32()),
+        pa.field("ownership", pa.binary()),
     ]
 )
 """The columns of annotations, Parquet files with one row per net and move, which `kifu annotate` writes."""
 
-ANNOTATION_VERSION = 1
+ANNOTATION_VERSION = 2
 
 MOVE_COLUMNS = ("move_seconds", "evaluations")
 """Columns with one element for each move, or null."""

@@ -190,8 +190,8 @@ def _linear(matrix: kata.Weights, bias: kata.Weights | None = None) -> nn.Linear
     return module
 
 
-def _point_norm(norm: kata.PointNorm) -> nn.RMSNorm:
-    module = nn.utils.skip_init(nn.RMSNorm, norm.channels, eps=norm.epsilon)
+def _point_norm(norm: kata.PointNorm) -> KataPointNorm:
+    module: KataPointNorm = nn.utils.skip_init(KataPointNorm, norm.channels, eps=norm.epsilon)
     module.weight, module.record = _tensor(norm.scale), norm
     return module
 
@@ -240,6 +240,15 @@ class KataBatchNorm(nn.Module):  # type: ignore[misc]
     def forward(self, features: Tensor, mask: Tensor | None) -> Tensor:
         """Map features to features of the same shape."""
         return _masked(self.act(torch.addcmul(self.bias, features, self.scale)), mask)
+
+
+class KataPointNorm(nn.RMSNorm):  # type: ignore[misc]
+    """The RMS norm of each point in float32; torch's own warns of features in bfloat16, and takes a third longer."""
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Map rows [..., C] to rows of the same type."""
+        square = torch.linalg.vector_norm(rows, dim=-1, keepdim=True, dtype=torch.float32).square() / rows.shape[-1]
+        return (rows * (square + self.eps).rsqrt() * self.weight).to(rows.dtype)
 
 
 class KataTipNorm(nn.Module):  # type: ignore[misc]

@@ -24,7 +24,9 @@ import numpy.typing as npt
 import pyarrow as pa
 from blake3 import blake3
 
+from kifu.arrays import Indices
 from kifu.corpus.catalogue import RowShard, open_catalogue, read_shard
+from kifu.corpus.hashes import lowest_of_each, mix_words
 from kifu.corpus.parquet import annotation_writer, keep_table
 from kifu.corpus.schema import ANNOTATION_SCHEMA, drop_codes, to_numpy
 from kifu.corpus.sources import Source, find_sources, hash_sources, require_unchanged
@@ -36,6 +38,7 @@ from kifu.errors import DropReason, FormatError, RecipeError, first_line
 from kifu.execution.executor import THREADS, Executor, make_executor
 from kifu.io import locked_folder, open_regular, remove_file, work_dir, write_file
 from kifu.learn import Precision
+from kifu.learn.evaluation import Evaluation
 from kifu.learn.inference import Net, common_board, replay_planes, set_server, unique_names
 from kifu.learn.net import net_hash, open_net
 from kifu.learn.positions import NetPositions
@@ -59,6 +62,9 @@ _MAX_NETS = 100
 AnnotatedGames = tuple[pa.RecordBatch, int, Counter[str]]
 """The rows of some games, their number, and the numbers of those without rows by reason."""
 
+_Points = tuple[npt.NDArray[np.float32] | None, npt.NDArray[np.int8]]
+"""`Evaluation.score` of some positions, and 127 times their `Evaluation.ownership`."""
+
 
 @dataclass(frozen=True, slots=True)
 class AnnotateOptions:
@@ -70,6 +76,9 @@ class AnnotateOptions:
         rating: Rating (`kifu.Rank.rating`) of the side to move in all positions; None for the player's own.
         opponent: Rating of its opponent in all positions; None for the opponent's own.
         server: See `kifu.learn.inference.Net`.
+        per_game: Number of positions of each game, drawn by the hash of its id, to each of which the position after its
+            move is added; None for all.
+        points: Write lead and ownership, which requires nets that have points.
     """
 
     board: str | None = None
@@ -78,9 +87,13 @@ class AnnotateOptions:
     rating: float | None = None
     opponent: float | None = None
     server: Imitated | None = None
+    per_game: int | None = None
+    points: bool = False
 
     def __post_init__(self) -> None:
         check_choice("precision", self.precision, get_args(Precision))
+        if self.per_game is not None and self.per_game < 1:
+            raise RecipeError(f"per_game must be >= 1, got {self.per_game}")
 
 
 @dataclass(slots=True)
@@ -168,16 +181,22 @@ class AnnotateJob:
         positions = NetPositions.from_source(CatalogueSource(rows, self._spec), rows)
         skipped["moves"] = len(rows) - len(np.unique(positions.game))
         positions = positions.with_ranks(self.options.rating, self.options.opponent)
-        scores = [score_moves(net, positions, legal=True, jobs=1, advance=self._check) for net in self.opened]
-        return _to_rows(positions, scores, self.names), len(item), skipped
+        if self.options.per_game is not None:
+            positions = _draw(positions, self.options.per_game)
+        points: list[_Points] = []
+
+        def advance(found: Evaluation) -> None:
+            if "closed" in self.__dict__:
+                raise CancelledError
+            if self.options.points and found.ownership is not None:
+                points.append((found.score, np.rint(127 * found.ownership).astype(np.int8)))
+
+        scores = [score_moves(net, positions, legal=True, jobs=1, advance=advance) for net in self.opened]
+        return _to_rows(positions, scores, points, self.names), len(item), skipped
 
     def close(self) -> None:
         """Let threads that still annotate end after a batch: no further results are needed."""
         self.__dict__["closed"] = True
-
-    def _check(self, count: int) -> None:
-        if "closed" in self.__dict__:
-            raise CancelledError
 
     def _select(self, item: pa.RecordBatch) -> tuple[pa.RecordBatch, Counter[str]]:
         kept = drop_codes(item) == DropReason.KEPT
@@ -185,8 +204,20 @@ class AnnotateJob:
         return item.filter(pa.array(kept & fits)), Counter(dropped=int((~kept).sum()), board=int((kept & ~fits).sum()))
 
 
-def _to_rows(positions: NetPositions, scores: Sequence[MoveScores], names: Sequence[str]) -> pa.RecordBatch:
-    """Return the rows of some games, game by game and net by net."""
+def _draw(positions: NetPositions, per_game: int) -> NetPositions:
+    """Return the positions of each game with the smallest mix(id ^ mix(ply)), and those after their moves."""
+    assert positions.rows is not None
+    game, ids = positions.game, to_numpy(positions.rows["id"])
+    keys = mix_words(ids[game] ^ mix_words(positions.ply.astype(np.uint64)))
+    drawn = lowest_of_each(game, keys, per_game)
+    drawn[1:] |= drawn[:-1] & (game[1:] == game[:-1])
+    return positions.take(np.flatnonzero(drawn))
+
+
+def _to_rows(
+    positions: NetPositions, scores: Sequence[MoveScores], points: Sequence[_Points], names: Sequence[str]
+) -> pa.RecordBatch:
+    """Return the rows of some games, game by game and net by net; points: by net and batch, none for nulls."""
     count, rows = len(positions), positions.rows
     assert rows is not None
     order = np.argsort(np.tile(positions.game, len(scores)), kind="stable")
@@ -214,8 +245,16 @@ def _to_rows(positions: NetPositions, scores: Sequence[MoveScores], names: Seque
         column(joined.best | np.tile(white, len(scores)), undecided),
         column(joined.confidence, undecided),
         column(joined.value, np.isnan(joined.value)),
+        *_point_columns(points, order),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=ANNOTATION_SCHEMA)
+
+
+def _point_columns(points: Sequence[_Points], order: Indices) -> list[pa.Array]:
+    if not points:
+        return [pa.nulls(len(order), kind) for kind in ANNOTATION_SCHEMA.types[-3:]]
+    score, ownership = (np.concatenate(each)[order] for each in zip(*points))
+    return [*map(pa.array, score.T), pa.array(map(bytes, ownership), pa.binary())]
 
 
 def annotate(
@@ -229,7 +268,7 @@ def annotate(
     engine: str = THREADS,
     progress: ProgressFactory = silent,
 ) -> AnnotateReport:
-    """Write what nets think of each move of catalogues: probability, rank, entropy and value.
+    """Write what nets think of each move of catalogues: probability, rank, entropy and value, and points if wanted.
 
     Probabilities are those of legal moves. The bytes do not depend on `jobs` and `engine`. An interrupted run leaves
     its results in a hidden folder beside the output, with which the same call resumes. Memory does not grow with the
@@ -359,6 +398,8 @@ def prepare(nets: Paths, catalogues: Paths, options: AnnotateOptions) -> tuple[A
         for part in net.parts:
             if (options.rating, options.opponent) != (None, None) and part.encoder.plane_set.needs_ranks:
                 raise RecipeError(f"net {part.name} has planes of ranks, which are those recorded and not replaced")
+        if options.points and not net.has_points:
+            raise RecipeError(f"net {net.name} has no points, which --points requires; networks of KataGo have them")
     return job, find_sources(catalogues)
 
 

@@ -20,7 +20,7 @@ from pydantic import Field, model_validator
 
 from kifu.assets import config_names
 from kifu.config import Line, NamedConfig, check_config, load_config
-from kifu.corpus.hashes import mix_words
+from kifu.corpus.hashes import lowest_of_each, mix_words
 from kifu.corpus.schema import game_arrays, map_distinct, to_numpy
 from kifu.datasets.global_inputs import CONDITION_COLUMNS, Conditions
 from kifu.datasets.mmap_games import COLUMNS, read_games
@@ -235,11 +235,10 @@ def fixed_positions(rows: pa.RecordBatch, accounts: Hashes | None = None) -> Net
     if accounts is not None and len(accounts):
         movers = np.stack([np.isin(hash_accounts(rows[side]), accounts) for side in ("black", "white")])
         eligible &= movers[(games.moves & WHITE_BIT != 0).astype(np.int64), game]
+    game, ply = game[eligible], ply[eligible]
     key = mix_words(to_numpy(rows["canonical"])[game] ^ mix_words(ply.astype(np.uint64)))
-    order = np.lexsort((key, ~eligible, game))
-    # The order keeps each game's moves together, so that ply is also the place among them.
-    move_index = np.sort(order[(ply < PER_GAME) & eligible[order]])
-    return NetPositions.at(games, game[move_index], ply[move_index], Conditions.from_rows(rows), rows)
+    drawn = lowest_of_each(game, key, PER_GAME)
+    return NetPositions.at(games, game[drawn], ply[drawn], Conditions.from_rows(rows), rows)
 
 
 def _run_set(
@@ -254,7 +253,7 @@ def _run_set(
     positions = fixed_positions(used, benchmark_set.movers())
     with progress(benchmark_set.name, len(positions) * len(entrants), "positions") as bar:
         scores = [
-            score_moves(net, positions, legal=False, jobs=jobs, advance=bar.advance)
+            score_moves(net, positions, legal=False, jobs=jobs, advance=lambda found: bar.advance(len(found)))
             for _, _, net in entrants
             if len(positions)
         ]

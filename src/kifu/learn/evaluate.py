@@ -274,9 +274,12 @@ def evaluate(
         if options.passes and not net.passes:
             raise RecipeError(f"net {net.name} does not predict passes; positions before a pass cannot be included")
     source, positions, trained_on = _select_positions(opened, sources, board, options, jobs)
+    threads = count_jobs(jobs)
     with progress("evaluating", len(positions) * len(opened), "positions") as bar:
         scores = [
-            score_moves(net, positions, legal=options.legal, jobs=count_jobs(jobs), advance=bar.advance)
+            score_moves(
+                net, positions, legal=options.legal, jobs=threads, advance=lambda found: bar.advance(len(found))
+            )
             for net in opened
         ]
     learned = int(np.any(trained_on, axis=0).sum())

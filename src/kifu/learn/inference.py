@@ -46,9 +46,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R")
 
-_BATCH, _KATA_BATCH, _GPU_BATCH = 256, 64, 4096
-"""Number of positions that are evaluated at once: on the CPU, by a network of KataGo, and by others on a GPU."""
+_BATCH, _GPU_BATCH = 256, 4096
+"""Number of positions that are evaluated at once on the CPU and on a GPU."""
 
+_KATA_BATCH, _KATA_GPU_BATCH = 16, 64
+"""The same by networks of KataGo. On a CPU, transformers take 30 % less time in batches of 16 than of 64."""
 
 _Inputs = tuple[npt.NDArray[Any], npt.NDArray[np.float32] | None, npt.NDArray[np.bool_] | None]
 """The inputs of B positions: planes, packed if the backend unpacks them, global inputs, and the legal moves."""
@@ -314,7 +316,7 @@ class Net:
         if self.members:
             return max(_BATCH, *(each._batch(large) for each in self.members))
         if self._is_kata:
-            return _KATA_BATCH
+            return _KATA_GPU_BATCH if has_gpu() else _KATA_BATCH
         return _GPU_BATCH if large and has_gpu() else _BATCH
 
     def _backend(self, large: bool) -> Backend | None:

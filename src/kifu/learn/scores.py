@@ -366,9 +366,9 @@ def _widen(interval: Interval, extra: float) -> Interval:
 
 
 def score_moves(
-    net: Net, positions: NetPositions, *, legal: bool, jobs: int, advance: Callable[[int], object]
+    net: Net, positions: NetPositions, *, legal: bool, jobs: int, advance: Callable[[Evaluation], object]
 ) -> MoveScores:
-    """Return the scores of the moves played; `advance` is called with the number of each batch.
+    """Return the scores of the moves played; `advance` is called with the evaluation of each batch.
 
     Raises FormatError if a net returns NaN.
     """
@@ -378,7 +378,7 @@ def score_moves(
         part = slice(start, start + len(evaluation))
         _store_scores(scores, part, evaluation, moves[part], net.name)
         start = part.stop
-        advance(len(evaluation))
+        advance(evaluation)
     return scores
 
 
@@ -390,8 +390,9 @@ def _store_scores(out: MoveScores, part: slice, evaluation: Evaluation, move: np
     preferred |= (log_probs == played) & (np.arange(moves) < move)
     nll = -played[:, 0]
     finite = np.isfinite(nll) | ~predicted
-    if evaluation.value is not None:
-        finite &= np.isfinite(evaluation.value)
+    for head in (evaluation.value, evaluation.ownership, evaluation.score):
+        if head is not None:
+            finite &= np.isfinite(head.reshape(len(head), -1)).all(1)
     if not finite.all():
         raise FormatError(f"net {name} returns values that are NaN or too large")
     probabilities = np.exp(log_probs)

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from kifu.arrays import Hashes
 from kifu.corpus.catalogue import Catalogue, RowShard
-from kifu.corpus.hashes import mix_words, seeded_hashes
+from kifu.corpus.hashes import lowest_of_each, mix_words, seeded_hashes
 from kifu.corpus.schema import GAME_COLUMNS, count_drops, game_arrays, to_numpy
 from kifu.datasets.examples import Batch, GameRuns, Layout
 from kifu.datasets.filter import mark_positions
@@ -122,7 +122,7 @@ class _ExampleJob(SetJob):
         ids = seeded_hashes(to_numpy(batch["id"]), self.recipe.seed)
         keys = mix_words(ids[positions.game] + positions.ply.astype(np.uint64))
         if rules.per_game is not None:
-            drawn = _lowest_of_each(positions.game, mix_words(keys ^ _DRAW_SALT), rules.per_game)
+            drawn = lowest_of_each(positions.game, mix_words(keys ^ _DRAW_SALT), rules.per_game)
             positions, keys = positions.take(np.flatnonzero(drawn)), keys[drawn]
         return positions, keys, rows, drops, elsewhere
 
@@ -202,15 +202,6 @@ def _groups(load: Callable[[], Columns], rows: int) -> Iterator[tuple[_LoadedRan
 
 def _read_range(folder: Path, shard: KeyRange) -> Iterator[tuple[_LoadedRange, int]]:
     return _groups(partial(load_range, folder, shard), shard.rows)
-
-
-def _lowest_of_each(group: npt.NDArray[np.int64], keys: Hashes, most: int) -> npt.NDArray[np.bool_]:
-    """Return whether each entry is one of the `most` of its group with the lowest keys: [B] bool; group: ascending."""
-    order = np.lexsort((keys, group))
-    first = np.searchsorted(group, group, side="left")
-    is_lowest = np.empty(len(group), bool)
-    is_lowest[order] = np.arange(len(group)) - first < most
-    return is_lowest
 
 
 def _runs(batch: pa.RecordBatch, rows: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]) -> GameRuns:

@@ -205,8 +205,8 @@ def test_ranks_of_mover_and_opponent() -> None:
 
 def test_parts_cover_all_values() -> None:
     parts = gi.input_parts(ALL)
-    assert [k for part, _ in parts for k in range(part.start, part.stop)] == list(range(gi.input_size(ALL)))
-    assert [unknown for _, unknown in parts] == [False] + [True] * (len(parts) - 1)
+    assert [k for _, part, _ in parts for k in range(part.start, part.stop)] == list(range(gi.input_size(ALL)))
+    assert [unknown for *_, unknown in parts] == [False] + [True] * (len(parts) - 1)
 
 
 def test_the_loader_draws_inputs(tmp_path: Path) -> None:

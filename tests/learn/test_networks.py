@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from commands import run
-from kifu.datasets.global_inputs import INPUTS
+from kifu.datasets.global_inputs import INPUTS, Conditions, encode_inputs, input_parts
 from kifu.errors import GameError, RecipeError
 from kifu.planes.encoder import find_encoder
 from kifu.planes.registry import PLANE_SETS, find_plane_set
@@ -553,16 +553,72 @@ def test_global_inputs_scale_and_shift_the_channels_of_each_block():
         assert torch.allclose(block(x, inputs)[k], expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("heads", [("score",), ("ownership", "score")])
-def test_a_score_head_gives_a_lead_and_a_deviation_in_points(heads):
+POINTS = ("colour", "komi", "handicap", "rules", "ranks", "year")
+
+
+def random_positions(inputs=POINTS):
+    """A network with points and random weights, planes, and plausible global inputs of four positions."""
     torch.manual_seed(0)
-    network = learn.registry.make_net("b1c8", 5, 5, 5, heads=heads).eval()
-    output = network(torch.zeros(3, 5, 5, 5))
-    lead, stdev = output.score.unbind(1)
-    raw = network.score(network.features(torch.zeros(3, 5, 5, 5), None))
-    owned = 0 if output.ownership is None else output.ownership.sum(1)
-    assert torch.allclose(lead, 20 * raw[:, 0] + owned, atol=1e-5)
-    assert torch.allclose(stdev, 20 * (1 + raw[:, 1].exp()).log())
+    network = learn.registry.make_net("b3c8", 5, 9, 9, heads=("value", "ownership", "score"), inputs=inputs).eval()
+    for weights in network.parameters():
+        torch.nn.init.normal_(weights, std=0.2)
+    known = Conditions.unknown(4)
+    known.komi[:] = 0.5, 6.5, -3, 7
+    known.rating[:] = [33, 36], [20, 25], [40, 32], [30, 30]
+    white = np.array([False, True, False, True])
+    globals_ = torch.from_numpy(encode_inputs(inputs, known, np.arange(4), white))
+    return network, (torch.rand(4, 5, 9, 9) < 0.3).float(), globals_
+
+
+def test_points_depend_on_the_position_and_komi_alone():
+    network, planes, globals_ = random_positions()
+    before = network(planes, globals_)
+    for name, part, _ in input_parts(POINTS):
+        changed = globals_.clone()
+        changed[:, part] = torch.rand_like(changed[:, part])
+        after = network(planes, changed)
+        assert torch.equal(before.ownership, after.ownership) == (name in ("komi", "ranks", "year"))
+        assert torch.equal(before.score, after.score) == (name in ("ranks", "year"))
+        assert not torch.equal(before.policy, after.policy)
+    komi = globals_.clone()
+    komi[:, 2] += 0.1  # a point
+    assert torch.allclose(network(planes, komi).score, before.score + torch.tensor([1, 0]), atol=1e-5)
+    komi[:, 1:3] = torch.stack([torch.ones(4), -0.7 * komi[:, 0]], 1)
+    unknown = komi.clone()
+    unknown[:, 1:3] = 0
+    assert torch.allclose(network(planes, komi).score, network(planes, unknown).score, atol=1e-5)
+
+
+def test_win_rates_rise_with_the_lead_and_the_rank():
+    network, planes, globals_ = random_positions()
+    (_, mover, _), (_, opponent, _) = (each for each in input_parts(POINTS) if each[0] == "ranks")
+    equal = globals_.clone()
+    equal[:, opponent] = equal[:, mover]
+    for unknown in ((), (mover,), (mover, opponent)):  # of an unknown rank nothing is said
+        for part in unknown:
+            equal[:, part] = 0
+        found = network(planes, equal)
+        assert torch.equal(found.value.sign(), found.score[:, 0].sign())
+    torch.nn.init.zeros_(network.value.slope.weight)
+    values = []
+    for knot in range(14):
+        stronger = equal.clone()
+        stronger[:, mover], stronger[:, opponent] = torch.eye(14)[knot], torch.eye(14)[13 - knot]
+        values.append(network(planes, stronger).value)
+    assert (torch.stack(values).diff(dim=0) > 0).all()
+    point = torch.eye(globals_.shape[1])[2] / 10
+    values = [network(planes, globals_ + points * point).value for points in range(-2, 3)]
+    assert (torch.stack(values).diff(dim=0) > 0).all()
+
+
+def test_a_net_with_points_without_ranks_and_its_refusals():
+    network, planes, globals_ = random_positions(("colour", "komi"))
+    found = network(planes, globals_)
+    assert torch.equal(found.value.sign(), found.score[:, 0].sign())
+    assert (found.score[:, 1] > 0).all()
+    for heads, inputs in ((("ownership", "score"), ("colour", "komi")), (("value", "ownership", "score"), ("komi",))):
+        with pytest.raises(RecipeError, match="requires the heads value and ownership and the inputs colour and komi"):
+            learn.registry.make_net("b1c8", 5, 5, 5, heads=heads, inputs=inputs)
 
 
 # the command

@@ -56,7 +56,7 @@ def test_dropout_makes_parts_unknown() -> None:
     torch.manual_seed(1)
     dropped = learn.networks.draw_known(values, ALL, 0.3)
     shares = []
-    for part, droppable in input_parts(ALL):
+    for _, part, droppable in input_parts(ALL):
         block = dropped[:, part]
         assert torch.equal(block, block[:, :1].expand_as(block))  # all values of a part, or none
         share = float((block[:, 0] == 0).float().mean())
@@ -66,6 +66,8 @@ def test_dropout_makes_parts_unknown() -> None:
     both = torch.stack(shares).corrcoef() - torch.eye(len(shares))
     assert both.abs().max() < 0.05  # parts are independent
     assert torch.equal(learn.networks.draw_known(values, ALL, 0.0), values)
+    kept = learn.networks.draw_known(values, ALL, 0.9, kept=("komi",))
+    assert all(kept[:, part].all() for name, part, _ in input_parts(ALL) if name == "komi")
 
 
 def test_a_net_predicts_the_moves_of_the_rank_asked_for(ranked: Path) -> None:

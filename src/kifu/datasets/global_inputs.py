@@ -36,7 +36,7 @@ _YEAR_KNOTS = (1950, 1980, 1996, 2002, 2008, 2014, 2017, 2020, 2026)
 _TIME_KNOTS = (0, 1, 2, 3, 4, 5, 6, 8)
 """Binary logarithms of seconds per move."""
 
-_KOMI_UNIT = 10
+KOMI_UNIT = 10
 """Points of komi that are encoded as 1."""
 
 _MAX_ENCODED = 3
@@ -252,7 +252,7 @@ INPUTS: dict[str, GlobalInput] = {
         "colour to move", (1,), lambda known, white: [np.where(white, -1, 1)[:, None]], always_known=True
     ),
     "komi": GlobalInput(
-        "komi, from the mover's side", (2,), lambda known, white: [_signed(white, known.komi, -_KOMI_UNIT)]
+        "komi, from the mover's side", (2,), lambda known, white: [_signed(white, known.komi, -KOMI_UNIT)]
     ),
     "handicap": GlobalInput(
         "handicap stones, from the mover's side", (2,), lambda known, white: [_signed(white, known.handicap, 5)]
@@ -330,15 +330,15 @@ def shift_komi(names: Sequence[str], values: Floats, points: Floats) -> tuple[Fl
     komi = known + 1
     given = np.where((values[:, known] == 1) & (np.abs(values[:, komi]) < _MAX_ENCODED), points, np.float32(0))
     shifted = values.copy()
-    shifted[:, komi] = np.clip(values[:, komi] + given / _KOMI_UNIT, -_MAX_ENCODED, _MAX_ENCODED)
+    shifted[:, komi] = np.clip(values[:, komi] + given / KOMI_UNIT, -_MAX_ENCODED, _MAX_ENCODED)
     return shifted, given
 
 
-def input_parts(names: Sequence[str]) -> list[tuple[slice, bool]]:
-    """Return, for each part of the inputs, where its values are and whether it may be unknown."""
+def input_parts(names: Sequence[str]) -> list[tuple[str, slice, bool]]:
+    """Return, for each part of the inputs, its name, where its values are, and whether it may be unknown."""
     found, start = [], 0
     for name in names:
         for size in INPUTS[name].sizes:
-            found.append((slice(start, start + size), not INPUTS[name].always_known))
+            found.append((name, slice(start, start + size), not INPUTS[name].always_known))
             start += size
     return found

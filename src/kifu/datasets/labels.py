@@ -15,6 +15,7 @@ from kifu.arrays import Array, Bools, Bytes, Floats, Indices
 from kifu.corpus.schema import evaluations_array, map_distinct, move_seconds_array, to_numpy
 from kifu.datasets.examples import UNKNOWN, LabelSpec, Layout, is_next
 from kifu.datasets.global_inputs import CONDITION_COLUMNS, Conditions, check_inputs, encode_inputs, input_size
+from kifu.datasets.mmap_games import OWNERS_COLUMN, TARGETS_COLUMN
 from kifu.errors import RecipeError
 from kifu.go.positions import Positions
 from kifu.go.replay import ReplayArrays, game_moves, ignore_move, ignore_setup, replay_arrays, replay_game
@@ -40,9 +41,13 @@ ENCODED_LABELS = ("move", "globals")
 MERGED_LABELS = ("policy", "count")
 """Labels of merged positions, which only loaders compute, see `kifu.datasets.merged`."""
 
+OWNER_UNIT = 127
+"""Ownership is stored in signed bytes, as multiples of 1 / 127."""
+
 _COLUMNS = {
     "result": ("winner",), "margin": ("winner", "margin"), "komi": ("komi",), "ranks": RATING_COLUMNS,
-    "ownership": ("territory",), "seconds": ("move_seconds",), "evaluation": ("evaluations",),
+    "lead": (TARGETS_COLUMN,), "owner": (TARGETS_COLUMN, OWNERS_COLUMN), "ownership": ("territory",),
+    "seconds": ("move_seconds",), "evaluation": ("evaluations",),
 }  # fmt: skip
 
 
@@ -127,6 +132,25 @@ def _of_next_moves(rows: pa.RecordBatch, at: Positions, name: str, elements: Cal
     return found
 
 
+def _lead(rows: pa.RecordBatch, at: Positions, board: Board) -> Floats:
+    """[B, 2] the lead and its standard deviation."""
+    targets, index = _targets(rows, at)
+    return np.stack([to_numpy(targets.field(name))[index] for name in ("lead", "lead_stdev")], 1)
+
+
+def _owner(rows: pa.RecordBatch, at: Positions, board: Board) -> npt.NDArray[np.int8]:
+    owners: npt.NDArray[np.int8] = to_numpy(rows[OWNERS_COLUMN].flatten()).reshape(-1, board[0] * board[1])
+    return owners[_targets(rows, at)[1]]
+
+
+def _targets(rows: pa.RecordBatch, at: Positions) -> tuple[pa.Array, Indices]:
+    """Return the targets of all games, and [B] which of them are those of the positions; all have some."""
+    lists = rows[TARGETS_COLUMN]
+    targets, lengths = lists.flatten(), pc.list_value_length(lists).to_numpy().astype(np.int64)
+    key = np.repeat(np.arange(len(lists)), lengths) << 32 | to_numpy(targets.field("ply"))
+    return targets, np.searchsorted(key, at.game.astype(np.int64) << 32 | at.ply)
+
+
 def _ownership(rows: pa.RecordBatch, at: Positions, board: Board) -> npt.NDArray[np.int8]:
     """[B, points] from the final board; the record's territory decides dead stones and empty points."""
     known = np.intersect1d(np.flatnonzero(rows["territory"].is_valid().to_numpy(zero_copy_only=False)), at.game)
@@ -171,6 +195,8 @@ _COMPUTE: dict[str, Callable[[pa.RecordBatch, Positions, Board], Array]] = {
     "result": _result,
     "margin": _margin,
     "ownership": _ownership,
+    "lead": _lead,
+    "owner": _owner,
     "ranks": _ranks,
     "komi": lambda rows, at, board: _column(rows, "komi")[at.game],
     "seconds": lambda rows, at, board: _of_next_moves(rows, at, "move_seconds", move_seconds_array),
@@ -186,6 +212,9 @@ LABELS = {
     "ownership": "of each point at the end: 1 if it is the mover's, -1 the opponent's, 0 no"
     "body's; "
     f"{UNKNOWN} where the record tells no territory",
+    "lead": "points by which the mover is ahead, by the targets of a recipe, and their standard deviation",
+    "owner": f"of each point by the same targets: {OWNER_UNIT} if it is the mover's, -{OWNER_UNIT} the opponent's, and "
+    "numbers between",
     "ranks": "ratings of the mover and of the opponent: 30 kyu 2, 1 kyu 31, 1 dan 32, 9 dan 40; NaN unknown",
     "komi": "as the record has it; NaN unknown",
     "seconds": "seconds that the mover used for the next move; NaN unknown",
@@ -215,10 +244,10 @@ def find_label(name: str, width: int, height: int) -> LabelSpec:
         raise unknown("label", name, LABELS)
     shapes = {
         "ownership": (width * height,), "ranks": (2,), "evaluation": (4,), "policy": (width * height + 1,),
-        "globals": (len(KATAGO22.inputs),),
+        "globals": (len(KATAGO22.inputs),), "lead": (2,), "owner": (width * height,),
     }  # fmt: skip
     dtypes: dict[str, Literal["int16", "int8"]]
-    dtypes = {"move": "int16", "to_play": "int8", "result": "int8", "ownership": "int8"}
+    dtypes = {"move": "int16", "to_play": "int8", "result": "int8", "ownership": "int8", "owner": "int8"}
     return LabelSpec(name, dtypes.get(name, "float32"), shapes.get(name, ()), LABELS[name])
 
 
@@ -238,13 +267,14 @@ def label_values(specs: Iterable[LabelSpec], board: Board, rows: pa.RecordBatch,
     return values
 
 
-_INVARIANT = ("to_play", "result", "margin", "ranks", "komi", "seconds", "evaluation", "globals")
+_INVARIANT = ("to_play", "result", "margin", "lead", "ranks", "komi", "seconds", "evaluation", "globals")
 """Labels, besides global inputs, that no symmetry changes."""
 
 
 def check_augmentable(layout: Layout) -> None:
     """Raise RecipeError if it is unknown how a symmetry changes one of the labels."""
-    shapes = {"move": (), "ownership": (layout.pass_label,), "policy": (layout.pass_label + 1,)}
+    maps = dict.fromkeys(("owner", "ownership"), (layout.pass_label,))
+    shapes = {"move": (), **maps, "policy": (layout.pass_label + 1,)}
     for label in layout.labels:
         known = len(label.shape) == 1 if is_next(label.name) else shapes.get(label.name) == label.shape
         if not (known or label.name in _INVARIANT or label.name.startswith(INPUTS_PREFIX)):
@@ -262,7 +292,7 @@ def augment_labels(
             augmented[name] = augment_points(values, symmetry, width, height, layout)
         elif is_next(name):
             augmented[name] = augment_points(values, symmetry[:, None], width[:, None], height[:, None], layout)
-        elif name == "ownership":
+        elif name in ("owner", "ownership"):
             augmented[name] = _augment_maps(values, symmetry, width, height, layout)
         elif name == "policy":  # of the whole board: data sets with smaller ones have no such label
             augmented[name] = np.empty_like(values)

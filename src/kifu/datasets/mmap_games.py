@@ -33,7 +33,21 @@ COLUMNS = tuple(dict.fromkeys((*GAME_COLUMNS, *CONTEXT_COLUMNS, "id", "n_legal")
 WEIGHT_COLUMN = "weight"
 """An additional column: the weights of games by `PositionFilter.weight`."""
 
-_FIELDS = {field.name: field for field in [*SCHEMA, pa.field(WEIGHT_COLUMN, pa.float64(), nullable=False)]}
+TARGETS_COLUMN, OWNERS_COLUMN = "targets", "owners"
+"""Additional columns: what a net says of some positions, and the owners of their points (`kifu.learn.targets`)."""
+
+TARGET = pa.struct([
+    pa.field("ply", pa.int32(), nullable=False),
+    pa.field("lead", pa.float32(), nullable=False),
+    pa.field("lead_stdev", pa.float32(), nullable=False),
+])  # fmt: skip
+
+_FIELDS = {field.name: field for field in [
+    *SCHEMA,
+    pa.field(WEIGHT_COLUMN, pa.float64(), nullable=False),
+    pa.field(TARGETS_COLUMN, pa.list_(pa.field("element", TARGET, nullable=False)), nullable=False),
+    pa.field(OWNERS_COLUMN, pa.list_(pa.field("element", pa.int8(), nullable=False)), nullable=False),
+]}  # fmt: skip
 
 _FILTER_COLUMNS = ("width", "height", "n_legal", "drop")
 """Columns that decide which games are used."""

@@ -18,9 +18,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from blake3 import blake3
 
-from kifu.arrays import Doubles, Hashes, Indices, Ints
+from kifu.arrays import Bytes, Doubles, Hashes, Indices, Ints
 from kifu.corpus.schema import PLAYED_COLUMNS, move_arrays, to_numpy
 from kifu.datasets.epoch_plan import PER_GAME, SYMMETRY, WEIGHT, EpochSelection, hash_key
 from kifu.datasets.examples import RUN_ROWS, Batch, Dataset, Layout
@@ -38,7 +39,7 @@ from kifu.datasets.labels import (
     label_values,
 )
 from kifu.datasets.merged import MergedPositions, merge_positions, weigh_positions
-from kifu.datasets.mmap_games import WEIGHT_COLUMN
+from kifu.datasets.mmap_games import TARGETS_COLUMN, WEIGHT_COLUMN
 from kifu.errors import DropReason, FormatError, RecipeError
 from kifu.execution.executor import Executor
 from kifu.go.positions import Positions
@@ -220,6 +221,7 @@ class CatalogueSource(LoaderSource):
         self.games = move_arrays(rows)
         self.ids: Hashes = to_numpy(rows["id"])
         self.playable = self._count_playable()
+        self._labelled = self._find_labelled() if TARGETS_COLUMN in self._rows.schema.names else None
         self._merged = self._merge()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -251,6 +253,8 @@ class CatalogueSource(LoaderSource):
     def fingerprint(self) -> dict[str, Any]:
         """Return the ids and weights of the games as a hash, and the rules of the filter."""
         source = blake3(self.ids.view(np.uint8).data).update(self.playable.view(np.uint8).data)
+        if self._labelled is not None:
+            source.update(self._labelled.data)
         if self._spec.filter.weight is not None:
             source.update(to_numpy(self._rows[WEIGHT_COLUMN]).view(np.uint8).data)
         return {"source": source.hexdigest(16)} | self._spec.filter.to_dict()
@@ -266,8 +270,24 @@ class CatalogueSource(LoaderSource):
                 games, first, self.playable[part], rules, self._weights_by_player(part),
                 (weight_key, per_game_key), selected, counts[part],
             )  # fmt: skip
+        if self._labelled is not None:
+            selected &= self._labelled
+            bits = np.unpackbits(selected, count=len(games.moves), bitorder="little")
+            counts = np.diff(np.append(0, np.cumsum(bits, dtype=np.int64))[games.move_offset]).astype(np.int32)
         self._merged.select(games.move_offset, selected, counts)
         return EpochSelection(counts, selected, hash_key(seed, epoch, SYMMETRY) if augment else None)
+
+    def _find_labelled(self) -> Bytes:
+        """Return, as bits [moves], which positions have targets as well as the next one."""
+        lists = self._rows[TARGETS_COLUMN]
+        game = np.repeat(np.arange(len(lists)), pc.list_value_length(lists).to_numpy())
+        ply = to_numpy(lists.flatten().field("ply"))
+        known = np.zeros(len(self.games.moves) + 1, np.bool_)
+        inside = ply < self.playable[game]
+        known[self.games.move_offset[game[inside]] + ply[inside]] = True
+        known[:-1] &= known[1:]
+        known[self.games.move_offset[1:] - 1] = False  # the next position is of another game
+        return np.packbits(known[:-1], bitorder="little")
 
     def _merge(self) -> MergedPositions:
         games, rules = self.games, self._spec.filter

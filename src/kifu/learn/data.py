@@ -22,11 +22,11 @@ from kifu.corpus.schema import to_numpy
 from kifu.corpus.splits import Ties, split_keys
 from kifu.datasets.draws import Draws
 from kifu.datasets.epoch_plan import LoaderConfig, Output
-from kifu.datasets.examples import UNKNOWN, Batch
+from kifu.datasets.examples import Batch
 from kifu.datasets.global_inputs import CONDITION_COLUMNS, Conditions, shift_komi
 from kifu.datasets.labels import inputs_label
 from kifu.datasets.loader import Loader
-from kifu.datasets.mmap_games import read_games, select_rows
+from kifu.datasets.mmap_games import OWNERS_COLUMN, TARGETS_COLUMN, read_games, select_rows
 from kifu.datasets.sources import DRAW_COLUMNS, PROGRAM_COLUMNS, CatalogueSource, ExampleSpec, require_games
 from kifu.datasets.torch_data import tensors
 from kifu.errors import RecipeError, SourceError
@@ -37,6 +37,7 @@ from kifu.learn.benchmark import has_reserved_account, is_reserved
 from kifu.learn.inference import Net
 from kifu.learn.net import net_file, open_net
 from kifu.learn.positions import NetPositions
+from kifu.learn.targets import join_targets
 from kifu.learn.torch_backend import supported_precision
 from kifu.recipes.training import TrainingRecipe
 from kifu.records.paths import as_path
@@ -59,7 +60,7 @@ class TrainingGames:
         excluded: Number of games of the sources that are not used because they are reserved for benchmarks.
         teachers: Plane set and global inputs of each teacher; None for a net of KataGo.
         others: The training positions for teachers with other planes, by plane set.
-        following: The positions after those to train on, if the value is to be smooth.
+        following: The positions after those to train on, if there are targets.
     """
 
     train: CatalogueSource
@@ -163,7 +164,7 @@ def read_training_games(recipe: TrainingRecipe, sources: Paths, validate: Paths,
     canonical = [to_numpy(rows["canonical"]) for rows in used]
     canonical += [open_net(path).games for path in recipe.nets if not is_kata_net(path)]
     validation = None if held_out is None else CatalogueSource(held_out, _example_specs(recipe, ())[0])
-    following = CatalogueSource(train, specs[0], following=True) if recipe.smooth else None
+    following = CatalogueSource(train, specs[0], following=True) if recipe.targets else None
     conditions = Conditions.from_rows(train) if None in teachers else None
     by_planes = {other.layout.plane_set: other for other in others}
     return TrainingGames(
@@ -186,7 +187,11 @@ def _read_rows(
     require_games(paths, "training")
     conditions = CONDITION_COLUMNS if recipe.teacher else ()
     columns = dict.fromkeys(name for spec in specs for name in (*spec.columns(), *_COLUMNS, *conditions))
+    for name in (TARGETS_COLUMN, OWNERS_COLUMN):  # joined below
+        columns.pop(name, None)
     rows = read_games(paths, recipe.size, False, jobs, tuple(columns), select, recipe.positions)
+    if recipe.targets:
+        rows = join_targets(rows, recipe.targets, recipe.size[0] * recipe.size[1])
     return _mark_left_out(rows, recipe), excluded
 
 
@@ -218,10 +223,10 @@ def _example_specs(recipe: TrainingRecipe, teachers: Sequence[TeacherSpec]) -> l
     labels = {recipe.encoder().plane_set.name: dict.fromkeys(recipe.labels)}
     for planes, inputs in teachers:
         labels.setdefault(planes, {"move": None}).update({inputs_label(inputs): None} if inputs else {})
-    return [
-        ExampleSpec(planes, recipe.size, labels=tuple(names), filter=replace(recipe.positions, programs=False))
-        for planes, names in labels.items()
-    ]
+    positions = replace(recipe.positions, programs=False)
+    if recipe.targets:  # which are of few positions of a game
+        positions = replace(positions, per_game=None)
+    return [ExampleSpec(planes, recipe.size, labels=tuple(names), filter=positions) for planes, names in labels.items()]
 
 
 def _hash_sources(paths: Paths) -> list[dict[str, str]]:
@@ -245,8 +250,9 @@ class TrainingBatch(NamedTuple):
     Attributes:
         planes: In the loader's output format: [B, C, H, W], or packed [B, C, bytes].
         result: [B] int8, if the network has a value head.
-        ownership: [B, N] int8, if the network has an ownership head.
-        margin: [B] float32, if the network has a score head.
+        ownership: [B, N] int8, see the label "owner", if there are targets; the first half of the batch then precedes
+            the second by a move.
+        score: [B, 2] float32, the label "lead", and to_play [B] int8, likewise.
         next: [B, 3] int16, the next three moves, if the network has a head for the last two of them.
         globals: [B, G] float32, if the network has global inputs.
         next_position: Epoch and batch that follow this batch, see `TrainingData.position`.
@@ -254,22 +260,20 @@ class TrainingBatch(NamedTuple):
             ids of games [B] as int64 and plies [B] for a net of KataGo (`TrainingGames.positions`).
         soft_policy: [B, moves] float32, the probabilities that teachers give.
         soft_value: [B] float32, if a teacher has a value.
-        following: Planes and global inputs of the positions after the first quarter, [K, ...], and [K] bool, where the
-            opponent is to move and the result is known.
     """
 
     planes: Tensor
     move: Tensor
     result: Tensor | None = None
     ownership: Tensor | None = None
-    margin: Tensor | None = None
+    score: Tensor | None = None
+    to_play: Tensor | None = None
     next: Tensor | None = None
     globals: Tensor | None = None
     next_position: tuple[int, int] = (0, 0)
     teachers: tuple[tuple[Tensor, Tensor | None], ...] = ()
     soft_policy: Tensor | None = None
     soft_value: Tensor | None = None
-    following: tuple[Tensor, Tensor | None, Tensor] | None = None
 
 
 def move(value: Any, device: torch.device) -> Any:
@@ -281,7 +285,7 @@ def move(value: Any, device: torch.device) -> Any:
 
 
 def randomize_komi(batch: Batch, recipe: TrainingRecipe, epoch: int, after: Batch | None = None) -> Batch:
-    """Return the batch with the komi of each position shifted at random, and the results that follow.
+    """Return the batch with the komi of each position shifted at random, and the leads and results that follow.
 
     In records, komi tells who is stronger: with 0.5 points, Black usually is the weaker player, and a net that learns
     from records takes a small komi for an advantage of White. A random komi tells nothing of the players. The result
@@ -303,7 +307,16 @@ def randomize_komi(batch: Batch, recipe: TrainingRecipe, epoch: int, after: Batc
     values, given = shift_komi(recipe.inputs, batch.labels[inputs], points)
     margin = batch.labels["margin"] + given
     result = np.where(np.isnan(margin), batch.labels["result"], np.sign(np.nan_to_num(margin))).astype(np.int8)
-    return replace(batch, labels={**batch.labels, "result": result, "margin": margin, inputs: values})
+    labels = {**batch.labels, "result": result, "margin": margin, inputs: values}
+    if "lead" in labels:
+        labels["lead"] = labels["lead"] + np.stack([given, np.zeros_like(given)], 1)
+    return replace(batch, labels=labels)
+
+
+def _concatenate(batches: Sequence[Batch]) -> dict[str, Tensor]:
+    """Return the arrays of consecutive batches as tensors by name."""
+    parts = [tensors(batch) for batch in batches]
+    return parts[0] if len(parts) == 1 else {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
 
 
 _PREFETCH = 8
@@ -369,7 +382,8 @@ class TrainingData(IterableDataset):  # type: ignore[misc]  # torch may not be i
             seed=recipe.seed, window=recipe.window, augment=recipe.augment, drop_last=True,
             process_index=self.process_index, world_size=self.world_size, jobs=self._cores,
         )  # fmt: skip
-        return self._loader(source, recipe.batch_size // self.world_size, config)
+        pairs = 2 if recipe.targets else 1
+        return self._loader(source, recipe.batch_size // self.world_size // pairs, config)
 
     @cached_property
     def _start(self) -> Loader:
@@ -422,23 +436,14 @@ class TrainingData(IterableDataset):  # type: ignore[misc]  # torch may not be i
             epoch, first = epoch + 1, 0
 
     def _prepare(self, batches: tuple[Batch, ...], epoch: int, next_position: tuple[int, int]) -> TrainingBatch:
-        batch, *parts = batches
-        values = tensors(batch)
+        count = 1 + len(self._others)
+        batch, *parts = batches[:count]
+        own = [batch, *batches[count:]]  # with the positions after these, if there are targets
+        values = _concatenate(own)
         teachers = self._teacher_inputs(values, dict(zip(self._others, map(tensors, parts))))
         if self.recipe.random_komi:
-            values = tensors(randomize_komi(batch, self.recipe, epoch))
-        result = self._make_batch(values, next_position, teachers)
-        if self._following:
-            result = result._replace(following=self._follow(batch, parts[-1], values["result"], epoch))
-        return result
-
-    def _follow(self, batch: Batch, after: Batch, result: Tensor, epoch: int) -> tuple[Tensor, Tensor | None, Tensor]:
-        """Return `TrainingBatch.following` from the positions after those of a batch, for the same random komi."""
-        if self.recipe.random_komi:
-            after = randomize_komi(batch, self.recipe, epoch, after)
-        values = tensors(after.slice(0, -(-len(after) // 4)))
-        opponent = (values["result"] == -result[: len(values["result"])]) & (values["result"] != UNKNOWN)
-        return values["planes"], self._globals(values), opponent & (values["ply"] >= 0)
+            values = _concatenate([randomize_komi(batch, self.recipe, epoch, after) for after in (None, *own[1:])])
+        return self._make_batch(values, next_position, teachers)
 
     def _teacher_inputs(
         self, own: dict[str, Tensor], others: Mapping[str, dict[str, Tensor]]
@@ -477,8 +482,8 @@ class TrainingData(IterableDataset):  # type: ignore[misc]  # torch may not be i
         teachers: tuple[tuple[Tensor, Tensor | None], ...] = (),
     ) -> TrainingBatch:  # fmt: skip
         return TrainingBatch(
-            values["planes"], values["move"], values.get("result"), values.get("ownership"), values.get("margin"),
-            values.get("next3"), self._globals(values), next_position, teachers,
+            values["planes"], values["move"], values.get("result"), values.get("owner"), values.get("lead"),
+            values.get("to_play"), values.get("next3"), self._globals(values), next_position, teachers,
         )  # fmt: skip
 
     def _globals(self, values: dict[str, Tensor]) -> Tensor | None:

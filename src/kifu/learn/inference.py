@@ -75,7 +75,7 @@ class Net:
         any_size: True if it evaluates boards of other sizes than the one that it was trained on.
         session: The net in onnxruntime; None if it can only be evaluated by torch.
         unchecked: True if the class of the network is not imported, so that the weights were counted with buffers.
-        has_points: True if its score and ownership hold in all positions, as those of KataGo's networks do.
+        has_points: True if its score and ownership hold in all positions (`NetMetadata.has_points`).
         fitted: The weights of a mixture; None for equal ones.
         rules: The rules that define legal moves; the moves before a position must be legal, too.
         symmetries: Average over the 8 symmetries of the board (4 if it is not square).

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from kifu.datasets.examples import UNKNOWN
+from kifu.datasets.labels import OWNER_UNIT
 from kifu.datasets.torch_data import unpack
 from kifu.errors import RecipeError
 from kifu.katago.checkpoint import read_network
@@ -25,19 +25,20 @@ from kifu.learn.networks import Network, NetworkOutput, draw_known
 from kifu.learn.registry import KATAGO, import_net, initialize, make_net_for
 from kifu.learn.torch_backend import TorchBackend, flush_denormals, supported_precision
 from kifu.learn.torch_net import copy_weights
+from kifu.point import WHITE
 from kifu.recipes.training import TrainingRecipe
 
 TOP = 5
 
-_MIN_STDEV = 0.5
-"""Points."""
+_LEAD_UNIT = 10
+"""Points of error from which on the loss of the lead grows linearly."""
 
 HEADS = ("value", "ownership", "score")
 
 SUMS = ("positions", "loss", "top1", "top5", *(name for head in HEADS for name in (head, f"{head}_known")))
 """The entries of `BatchLoss.sums`: the number of positions; sums of the policy loss and of correct predictions; sums of
-squared errors of the value and (over points) the ownership, and of the loss of the score, each followed by the number
-of known labels."""
+squared errors of the value and (over points) the ownership, and of absolute errors of the lead, each followed by the
+number of known labels."""
 
 
 class BatchLoss(NamedTuple):
@@ -45,6 +46,10 @@ class BatchLoss(NamedTuple):
 
     loss: Tensor
     sums: Tensor
+
+
+HeadLoss = tuple[Tensor, Tensor, Tensor]
+"""The loss of a head, the sum of its errors, and the number of known labels."""
 
 
 class PolicyModule(nn.Module):  # type: ignore[misc]
@@ -55,7 +60,7 @@ class PolicyModule(nn.Module):  # type: ignore[misc]
         self.network = network
         self._head_weights = dict(recipe.heads)
         self._inputs, self._input_dropout = recipe.inputs, recipe.input_dropout
-        self._precision, self._smooth = recipe.precision, recipe.smooth
+        self._precision = recipe.precision
         self._soft_weight, self._temperature = 0.0, 1.0
         if recipe.teacher is not None:
             self._soft_weight, self._temperature = recipe.teacher.weight, recipe.teacher.temperature
@@ -64,16 +69,12 @@ class PolicyModule(nn.Module):  # type: ignore[misc]
         """Return the errors on a batch."""
         planes, globals_, count = self.prepare(batch.planes), batch.globals, len(batch.move)
         if globals_ is not None and self.training:
-            known = draw_known(globals_, self._inputs, self._input_dropout)
-            globals_ = globals_ * known
-        if batch.following is not None:
-            later, later_globals, opponent = batch.following
-            planes = torch.cat((planes, self.prepare(later)))
-            if globals_ is not None and later_globals is not None:
-                globals_ = torch.cat((globals_, later_globals * known[: len(later)]))
+            # Two positions of a pair lack the same inputs, but never komi, without which no lead is known.
+            pairs, kept = (1, ()) if batch.score is None else (2, ("komi",))
+            known = draw_known(globals_[: count // pairs], self._inputs, self._input_dropout, kept)
+            globals_ = globals_ * known.repeat(pairs, 1)
         with torch.autocast(planes.device.type, torch.bfloat16, enabled=planes.dtype == torch.bfloat16):
-            whole: NetworkOutput = self.network(planes, globals_)
-        output = NetworkOutput(*(None if each is None else each[:count] for each in whole))
+            output: NetworkOutput = self.network(planes, globals_)
         policy = output.policy.float()
         loss = functional.cross_entropy(policy, batch.move)
         preferred = _count_preferred(policy.detach(), batch.move)
@@ -83,26 +84,29 @@ class PolicyModule(nn.Module):  # type: ignore[misc]
             soft = functional.cross_entropy(policy / self._temperature, batch.soft_policy) * self._temperature**2
             loss = (1 - self._soft_weight) * loss + self._soft_weight * soft
         sums += [(preferred < top).sum().float() for top in (1, TOP)]
-        for head, label in zip(HEADS, (batch.result, batch.ownership, batch.margin), strict=True):
-            predicted: Tensor | None = getattr(output, head)
-            if predicted is None or label is None:
-                sums += [torch.zeros((), device=loss.device)] * 2
-                continue
-            known = label.isfinite() if head == "score" else label != UNKNOWN
-            measure = _score_loss if head == "score" else partial(functional.mse_loss, reduction="none")
-            error = torch.where(known, measure(predicted.float(), torch.where(known, label, 0)), 0).sum()
-            head_loss = error / known.sum().clamp(min=1)
-            if head == "value" and batch.soft_value is not None:
-                soft_error = functional.mse_loss(predicted.float(), batch.soft_value)
-                head_loss = (1 - self._soft_weight) * head_loss + self._soft_weight * soft_error
-            if batch.following is not None:
-                head_loss = head_loss + self._smooth * _change_loss(getattr(whole, head).float(), count, opponent)
-            loss = loss + self._head_weights[head] * head_loss  # type: ignore[index]
-            sums += [error.detach(), known.sum().float()]
+        heads = {}
+        if output.value is not None and batch.result is not None:
+            heads["value"] = self._value_loss(output.value.float(), batch)
+        if batch.score is not None:
+            heads |= _points_loss(output, batch, pairs=self.training)
+        for head in HEADS:
+            head_loss, error, known = heads.get(head, [torch.zeros((), device=loss.device)] * 3)
+            loss = loss + self._head_weights.get(head, 0) * head_loss  # type: ignore[call-overload]
+            sums += [error.detach(), known]
         if output.next is not None and batch.next is not None:
             moves = batch.next[:, 1 : 1 + output.next.shape[1]]
             loss = loss + self._head_weights["next"] * _next_loss(output.next.float(), moves)
         return BatchLoss(loss, torch.stack(sums))
+
+    def _value_loss(self, value: Tensor, batch: TrainingBatch) -> HeadLoss:
+        assert batch.result is not None
+        known = batch.result != UNKNOWN
+        error = torch.where(known, (value - batch.result) ** 2, 0).sum()
+        loss = error / known.sum().clamp(min=1)
+        if batch.soft_value is not None:
+            soft_error = functional.mse_loss(value, batch.soft_value)
+            loss = (1 - self._soft_weight) * loss + self._soft_weight * soft_error
+        return loss, error, known.sum().float()
 
     def prepare(self, planes: Tensor) -> Tensor:
         """Return the loader's planes, packed or not, as [B, C, H, W] in the network's dtype, channels last."""
@@ -122,15 +126,35 @@ def _next_loss(logits: Tensor, moves: Tensor) -> Tensor:
     return total / known.sum().clamp(min=1)
 
 
-def _change_loss(outputs: Tensor, count: int, opponent: Tensor) -> Tensor:
-    """Return the mean squared change of a player's value [B], ownership [B, N] or score [B, 2] by a move.
+def _points_loss(output: NetworkOutput, batch: TrainingBatch, pairs: bool) -> dict[str, HeadLoss]:
+    """Return the losses of ownership and score.
 
-    The first `count` of B are positions, the others those after the first of them. A lead counts in deviations.
+    The latter is that of the lead, of its change by a move if the batch consists of pairs, and of the logarithm of the
+    standard deviation.
     """
-    if outputs.shape[1:] == (2,):
-        outputs = outputs[:, :1] / outputs[:, 1:].detach().clamp(min=_MIN_STDEV)
-    change = (outputs[: len(opponent)] + outputs[count:]).view(len(opponent), -1) ** 2
-    return torch.where(opponent, change.mean(1), 0).sum() / opponent.sum().clamp(min=1)
+    ownership, score, to_play = batch.ownership, batch.score, batch.to_play
+    assert ownership is not None
+    assert score is not None
+    assert to_play is not None
+    assert output.ownership is not None
+    assert output.score is not None
+    error = (output.ownership.float() - ownership / OWNER_UNIT) ** 2
+    found = output.score.float()
+    off = found[:, 0] - score[:, 0]
+    loss = _lead_loss(off) + ((found[:, 1] / score[:, 1]).log() ** 2).mean()
+    if pairs:
+        before, after = torch.where(to_play == WHITE, -off, off).chunk(2)
+        loss = loss + _lead_loss(after - before)
+    count = torch.full((), float(len(off)), device=off.device)
+    return {
+        "ownership": (error.mean(), error.sum().detach(), count * error.shape[1]),
+        "score": (loss, off.abs().sum().detach(), count),
+    }
+
+
+def _lead_loss(points: Tensor) -> Tensor:
+    """Return the mean loss of errors in points."""
+    return functional.smooth_l1_loss(points / _LEAD_UNIT, torch.zeros_like(points))
 
 
 def make_policy_module(recipe: TrainingRecipe) -> PolicyModule:
@@ -167,12 +191,6 @@ def _kata_file(recipe: TrainingRecipe) -> KataNetFile | None:
     if recipe.inputs and not file.is_human:
         with_encoder(file, random)
     return file
-
-
-def _score_loss(score: Tensor, margin: Tensor) -> Tensor:
-    """Return [B] the negative log-likelihood, but for a constant, of margins under a normal distribution."""
-    lead, stdev = score[:, 0], score[:, 1].clamp(min=_MIN_STDEV)
-    return ((margin - lead) / stdev) ** 2 / 2 + stdev.log()
 
 
 def _count_preferred(policy: Tensor, move: Tensor) -> Tensor:

@@ -146,14 +146,14 @@ def _from_onnx(session: OnnxBackend, name: str, file: Path) -> Net:
 
     if kata := session.kata:
         about, none = kata_metadata(kata.is_human), np.empty(0, np.uint64)
-        return Net(about, none, kata.name, True, 0, load, session, has_points=True)
+        return Net(about, none, kata.name, True, 0, load, session, has_points=about.has_points)
     about = parse_metadata(session.path, session.metadata)
     try:
         games = np.frombuffer(base64.b64decode(session.metadata["games"], validate=True), "<u8")
         parameters, any_size = int(session.metadata["parameters"]), json.loads(session.metadata["any_board"])
     except (KeyError, ValueError) as error:
         raise FormatError(f"{session.path}: invalid metadata: {first_line(error)}") from None
-    return Net(about, games, name, any_size is True, parameters, load, session)
+    return Net(about, games, name, any_size is True, parameters, load, session, has_points=about.has_points)
 
 
 def net_hash(net: str | os.PathLike[str] | None) -> str:

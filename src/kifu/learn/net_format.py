@@ -64,6 +64,11 @@ class NetMetadata(StrictModel):
     trained: dict[str, Any] = Field(default={})
     """Steps, positions, seconds, figures, sources and machine of its training."""
 
+    @property
+    def has_points(self) -> bool:
+        """True if its score and ownership hold in all positions: those of KataGo's nets, or learned from targets."""
+        return bool(self.recipe.get("targets")) or (self.net == "katago" and not self.recipe)
+
     def __repr__(self) -> str:
         return f"<NetMetadata: {self.net} on {self.planes}, {self.width} x {self.height}, by kifu {self.kifu}>"
 

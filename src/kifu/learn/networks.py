@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from kifu.datasets.global_inputs import input_parts, input_size
+from kifu.datasets.global_inputs import KOMI_UNIT, input_parts, input_size
 from kifu.katago.metadata import BOARD_INPUT
 from kifu.katago.net import KataNet
 from kifu.katago.net_file import KataNetFile, structure_text
@@ -98,13 +98,16 @@ class Network(nn.Module):  # type: ignore[misc]  # torch may not be installed wh
     """True if the network has each output twice, for Black and for White to move; its only input is the colour."""
 
     def __init__(self, config: NetworkConfig, channels: int) -> None:
-        """Create the optional heads, given F, the number of channels that `features` returns."""
+        """Create the optional heads, given F, the number of channels that `features` returns.
+
+        A network with the head "score" creates those of value and ownership itself.
+        """
         super().__init__()
         self.config = config
         outputs, globals_ = (2, 0) if self.by_colour else (1, config.global_size)
-        self.value = ValueHead(channels, outputs=outputs, inputs=globals_) if "value" in config.heads else None
-        self.score = ValueHead(channels, outputs=2, inputs=globals_) if "score" in config.heads else None
-        self.ownership = PointsConv(channels, outputs) if "ownership" in config.heads else None
+        heads = () if "score" in config.heads else config.heads
+        self.value = ValueHead(channels, outputs=outputs, inputs=globals_) if "value" in heads else None
+        self.ownership = PointsConv(channels, outputs) if "ownership" in heads else None
         self.next = PointsConv(channels, 2) if "next" in config.heads else None
 
     @abstractmethod
@@ -117,35 +120,29 @@ class Network(nn.Module):  # type: ignore[misc]  # torch may not be installed wh
 
     def forward(self, planes: Tensor, globals: Tensor | None = None) -> NetworkOutput:
         """Map planes [B, C, H + 2 rim, W + 2 rim] and global inputs [B, G], or None without any, to all outputs."""
-        if globals is None and self.config.inputs:
-            raise ValueError(f"{type(self).__name__} requires global inputs: {', '.join(self.config.inputs)}")
+        self._require_inputs(globals)
         features = self.features(planes, globals)
         used = None if self.by_colour else globals
         value = None if self.value is None else torch.tanh(self.value(features, used))
         ownership = None if self.ownership is None else torch.tanh(self.ownership(features))
-        score = None if self.score is None else _score(self.score(features, used), ownership)
-        following = self.next(features) if self.next is not None and self.training else None
-        output = NetworkOutput(self.policy(features), value, ownership, score, following)
+        output = NetworkOutput(self.policy(features), value, ownership, None, self._following(features))
         if not self.by_colour or globals is None:
             return output
         return NetworkOutput(*(None if each is None else _select_colour(each, globals[:, 0] < 0) for each in output))
 
+    def _require_inputs(self, globals: Tensor | None) -> None:
+        if globals is None and self.config.inputs:
+            raise ValueError(f"{type(self).__name__} requires global inputs: {', '.join(self.config.inputs)}")
 
-_SCORE_UNIT = 20
-"""Points per unit of the outputs of the score head."""
-
-
-def _score(raw: Tensor, ownership: Tensor | None) -> Tensor:
-    """Return lead and standard deviation in points [B, 2]; the head adds to the sum of the ownership [B, N], if any."""
-    lead = _SCORE_UNIT * raw[:, 0] + (0 if ownership is None else ownership.sum(1))
-    return torch.stack((lead, _SCORE_UNIT * functional.softplus(raw[:, 1])), 1)
+    def _following(self, features: Tensor) -> Tensor | None:
+        return self.next(features) if self.next is not None and self.training else None
 
 
-def draw_known(globals: Tensor, names: Sequence[str], probability: float) -> Tensor:
-    """Return factors [B, G] that make parts of global inputs unknown at random, as they are in other records."""
+def draw_known(globals: Tensor, names: Sequence[str], probability: float, kept: Sequence[str] = ()) -> Tensor:
+    """Return factors [B, G] that make parts of global inputs unknown at random, as in other records, but not `kept`."""
     keep = torch.ones_like(globals)
-    for part, droppable in input_parts(names):
-        if droppable:
+    for name, part, droppable in input_parts(names):
+        if droppable and name not in kept:
             keep[:, part] = (torch.rand(len(globals), 1, device=globals.device) >= probability).to(globals.dtype)
     return keep
 
@@ -482,13 +479,88 @@ class ResidualBlock(nn.Module):  # type: ignore[misc]
         return x + self.conv2(torch.relu(y))
 
 
+_POINTS_INPUTS = ("colour", "handicap", "rules")
+"""The global inputs that the points on the board may depend on."""
+
+_SHARED = 0.7
+"""Share of the blocks whose features tell the points."""
+
+_POINTS_CHANNELS = 48
+
+_POINTS_UNIT = 20
+"""Points per unit of the outputs of `PointsHead`."""
+
+_MIN_STDEV = 0.5
+"""Points."""
+
+_USUAL_KOMI = 7
+"""Points of komi where it is unknown."""
+
+
+class PointsHead(nn.Module):  # type: ignore[misc]
+    """Ownership, and what else tells the score, from features that do not depend on komi and players."""
+
+    def __init__(self, channels: int, inputs: int) -> None:
+        super().__init__()
+        self.squeeze = _conv(channels, _POINTS_CHANNELS, 1)
+        self.blocks = nn.ModuleList(ResidualBlock(_POINTS_CHANNELS, pools, inputs) for pools in (True, False))
+        self.norm = nn.BatchNorm2d(_POINTS_CHANNELS)
+        self.ownership = PointsConv(_POINTS_CHANNELS)
+        self.pooled = nn.Linear(2 * _POINTS_CHANNELS, 4)
+
+    def forward(self, features: Tensor, globals: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Map features [B, F, H, W] and global inputs [B, G] without komi and players.
+
+        Returns:
+            Ownership [B, N]; lead without komi and standard deviation [B, 2] in points; two numbers for `WinRate`
+            [B, 2].
+        """
+        x = self.squeeze(features)
+        for block in self.blocks:
+            x = block(x, globals)
+        x = torch.relu(self.norm(x))
+        ownership = torch.tanh(self.ownership(x))
+        raw = self.pooled(torch.cat((x.mean((2, 3)), x.amax((2, 3))), 1))
+        lead = ownership.sum(1) + _POINTS_UNIT * raw[:, 0]
+        stdev = _POINTS_UNIT * functional.softplus(raw[:, 1]) + _MIN_STDEV
+        return ownership, torch.stack((lead, stdev), 1), raw[:, 2:]
+
+
+class WinRate(nn.Module):  # type: ignore[misc]
+    """The expected result from the lead: tanh(slope x lead / standard deviation + edge).
+
+    The slope is positive, so that among equals who leads wins more often than not. The edge is the difference of the
+    players' strengths, which rise with the rank, and 0 unless both ranks are known.
+    """
+
+    def __init__(self, ranks: int) -> None:
+        """Create it for weights of `ranks` ranks in ascending order, 0 without the input."""
+        super().__init__()
+        self.slope = zeros(nn.Linear(ranks, 1, bias=False)) if ranks else None
+        self.steps = nn.Parameter(torch.full((ranks - 1,), -3.0)) if ranks else None
+
+    def forward(self, score: Tensor, raw: Tensor, mover: Tensor, opponent: Tensor) -> Tensor:
+        """Map lead and deviation [B, 2], two numbers [B, 2] and weights of ranks [B, K] to values [B]."""
+        slope, edge = raw[:, 0], torch.zeros_like(raw[:, 0])
+        if self.slope is not None and self.steps is not None:
+            slope = slope + self.slope(mover + opponent)[:, 0]
+            strength = functional.pad(functional.softplus(self.steps).cumsum(0), (1, 0))  # [K]
+            known = mover.sum(1) * opponent.sum(1)
+            edge = known * torch.sigmoid(raw[:, 1]) * ((mover - opponent) * strength).sum(1)
+        return torch.tanh(functional.softplus(slope) * score[:, 0] / score[:, 1] + edge)
+
+
 class Residual(Network):
     """`b6c64`: a first convolution and six residual blocks of 64 channels, all 3 x 3. Any board size.
 
     Batch norm and ReLU precede each convolution. Every third block, and the policy head, add to each channel a bias
     computed from the means and maxima of all channels over the whole board. The pass logit depends on these alone.
     Global inputs add a bias to each channel of the first convolution, scale and shift the channels within each block,
-    and are inputs of the value and score heads.
+    and are inputs of the value head.
+
+    With the head `score`, points are a property of the position: the first convolution and 7 of 10 blocks, whose
+    features tell ownership and lead, see colour, handicap and rules only. Komi is added to the lead. The value follows
+    from the lead, its standard deviation and the difference of ranks.
     """
 
     any_size = True
@@ -496,12 +568,24 @@ class Residual(Network):
 
     def __init__(self, config: NetworkConfig, blocks: int, channels: int) -> None:
         super().__init__(config, channels)
+        has_points = "score" in config.heads
+        self._shared = round(_SHARED * blocks) if has_points else 0
+        self._columns: dict[str, list[list[int]]] = {name: [] for name in config.inputs}
+        for name, part, _ in input_parts(config.inputs):
+            self._columns[name].append([*range(part.start, part.stop)])
+        self._seen = [k for name in _POINTS_INPUTS for part in self._columns.get(name, []) for k in part]
+        self._ranks = self._columns.get("ranks", [[], []])
+        seen, inputs = len(self._seen), config.global_size if config.inputs else 0
         self.stem = nn.Conv2d(config.planes, channels, 3, padding=first_padding(3, config.rim), bias=False)
-        self.globals = zeros(nn.Linear(config.global_size, channels, bias=False)) if config.inputs else None
-        inputs = config.global_size if config.inputs else 0
+        first = seen if has_points else inputs
+        self.globals = zeros(nn.Linear(first, channels, bias=False)) if first else None
         self.blocks = nn.ModuleList(
-            ResidualBlock(channels, k % _POOL_EVERY == _POOL_EVERY - 1, inputs) for k in range(blocks)
+            ResidualBlock(channels, k % _POOL_EVERY == _POOL_EVERY - 1, seen if k < self._shared else inputs)
+            for k in range(blocks)
         )
+        if has_points:
+            self.score = PointsHead(channels, seen)
+            self.value = WinRate(len(self._ranks[0]))
         self.norm = nn.BatchNorm2d(channels)
         # The names of the modules below are part of the kifu-net@1 file format.
         self.place = _conv(channels, _HEAD_CHANNELS, 1)
@@ -513,12 +597,41 @@ class Residual(Network):
 
     def features(self, planes: Tensor, globals: Tensor | None) -> Tensor:
         """Map planes and global inputs to features [B, F, H, W]."""
+        return self._later(self._first(planes, globals), globals)
+
+    def _first(self, planes: Tensor, globals: Tensor | None) -> Tensor:
+        """Map planes and global inputs, or the part of them that tells the points, to features of the shared blocks."""
         x = self.stem(planes)
         if self.globals is not None and globals is not None:
             x = x + self.globals(globals)[:, :, None, None]
-        for block in self.blocks:
+        for block in self.blocks[: self._shared]:
+            x = block(x, globals)
+        return x
+
+    def _later(self, x: Tensor, globals: Tensor | None) -> Tensor:
+        for block in self.blocks[self._shared :]:
             x = block(x, globals)
         return torch.relu(self.norm(x))
+
+    def forward(self, planes: Tensor, globals: Tensor | None = None) -> NetworkOutput:
+        """Map planes [B, C, H + 2 rim, W + 2 rim] and global inputs [B, G] to all outputs."""
+        if not isinstance(self.value, WinRate):
+            return super().forward(planes, globals)
+        self._require_inputs(globals)
+        assert globals is not None
+        seen = globals[:, self._seen]
+        shared = self._first(planes, seen)
+        features = self._later(shared, globals)
+        ownership, score, raw = self.score(shared, seen)
+        score = torch.stack((score[:, 0] + self._mover_komi(globals), score[:, 1]), 1)
+        value = self.value(score, raw, *(globals[:, part] for part in self._ranks))
+        return NetworkOutput(self.policy(features), value, ownership, score, self._following(features))
+
+    def _mover_komi(self, globals: Tensor) -> Tensor:
+        """Return [B] the points that komi gives the side to move."""
+        (known, komi), (colour,) = self._columns["komi"][0], self._columns["colour"][0]
+        usual = -_USUAL_KOMI * globals[:, colour]
+        return torch.where(globals[:, known] > 0, KOMI_UNIT * globals[:, komi], usual)
 
     def policy(self, features: Tensor) -> Tensor:
         """Map features to policy logits [B, moves]."""

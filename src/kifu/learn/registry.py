@@ -274,6 +274,8 @@ def _make_net(name: str, config: NetworkConfig, file: KataNetFile | None) -> Net
             raise RecipeError(f"net {name} has no head {head!r}; residual networks have, such as {RESIDUAL}")
     if net.cls is KataNetwork:
         return _make_kata_net(net, config, file)
+    if "score" in config.heads and not {"value", "ownership", "colour", "komi"} <= {*config.heads, *inputs}:
+        raise RecipeError("head 'score' requires the heads value and ownership and the inputs colour and komi")
     if config.numbers:
         raise RecipeError(f"net {name} takes planes only, but these planes have {config.numbers} numbers beside")
     return _make_checked(net, config) if is_class_name(name) else net.cls(config, *net.arguments)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -63,7 +62,8 @@ def read_net(path: Path, name: str, class_name: str | None = None, *, imported: 
 
 def net_of(module: Network, about: NetMetadata, games: npt.NDArray[np.uint64], name: str) -> Net:
     """Return a network in torch as a net."""
-    return Net(about, games, name, module.any_size, sum(value.numel() for value in module.parameters()), lambda: module)
+    parameters = sum(value.numel() for value in module.parameters())
+    return Net(about, games, name, module.any_size, parameters, lambda: module, has_points=about.has_points)
 
 
 _OPTIONAL_WEIGHTS = {"value", "score", "ownership", "next", "globals", "pass_"}
@@ -146,4 +146,4 @@ def kata_net(file: KataNetFile) -> Net:
     config = NetworkConfig(
         KATAGO22.planes, about.width, about.height, 0, True, about.heads, about.inputs, len(KATAGO22.inputs)
     )
-    return replace(net_of(KataNetwork(config, file).eval(), about, np.empty(0, np.uint64), file.name), has_points=True)
+    return net_of(KataNetwork(config, file).eval(), about, np.empty(0, np.uint64), file.name)

@@ -200,8 +200,9 @@ class TrainingRecipe(NamedConfig):
     """Probability with which each input is made unknown in a training position, so that the net can do without it."""
     random_komi: Annotated[int, Field(ge=0, le=100)] = 0
     """Largest number of points by which the komi of training positions is shifted, see `kifu.learn.data`."""
-    smooth: Annotated[float, Field(ge=0, le=100)] = 0.0
-    """Weight, in the loss of each head, of the mean squared change of its outputs by a move, see `kifu.learn.loss`."""
+    targets: Annotated[tuple[Line, ...], Field(strict=False)] = ()
+    """Annotations with points of the games to train on (`kifu annotate --per-game --points`), from which lead and
+    ownership are learned, and only their positions are trained on. Paths are relative as those of `init_from`."""
     init: Line = "torch"
     """Initialization of the weights."""
     init_from: Line | None = None
@@ -282,8 +283,12 @@ class TrainingRecipe(NamedConfig):
         check_inputs(self.inputs)
         if self.random_komi and not ("komi" in self.inputs and "value" in self.heads):
             raise ValueError("random_komi requires the input komi and the head value")
-        if self.smooth and "value" not in self.heads:
-            raise ValueError("smooth requires the head value")
+        if bool(self.targets) != ("score" in self.heads) or bool(self.targets) != ("ownership" in self.heads):
+            raise ValueError("the heads ownership and score require targets, and these require both heads")
+        if self.targets and not self.positions.passes:
+            raise ValueError("targets require positions.passes = true")
+        if self.targets and self.batch_size % 2:
+            raise ValueError(f"targets require an even batch_size, got {self.batch_size}")
         self.encoder()  # raises RecipeError or GameError, which pydantic reports as it does a ValueError
         return self
 
@@ -298,13 +303,16 @@ class TrainingRecipe(NamedConfig):
         return (*([self.init_from] if self.init_from else []), *(self.teacher.nets if self.teacher else ()))
 
     def with_nets_in(self, folder: Path) -> TrainingRecipe:
-        """Return the recipe with the paths of nets in a folder instead of the working directory, where they exist."""
+        """Return the recipe with paths of nets and targets in a folder, not the working directory, where they exist."""
 
         def locate(path: str) -> str:
             return str(folder / path) if (folder / path).exists() else path
 
         teacher = self.teacher and self.teacher.model_copy(update={"nets": tuple(map(locate, self.teacher.nets))})
-        return self.model_copy(update={"init_from": self.init_from and locate(self.init_from), "teacher": teacher})
+        targets = tuple(map(locate, self.targets))
+        return self.model_copy(
+            update={"init_from": self.init_from and locate(self.init_from), "teacher": teacher, "targets": targets}
+        )
 
     def encoder(self) -> FrameEncoder:
         """Return the encoder of the planes. Raises RecipeError, GameError."""
@@ -315,8 +323,9 @@ class TrainingRecipe(NamedConfig):
         """Names of the labels that the network is trained on, and of those with margins and global inputs."""
         inputs = (inputs_label(self.inputs),) if self.inputs else ()
         margin = ("margin",) if self.random_komi else ()
+        sides = ("to_play",) if self.targets else ()
         numbers = ("globals",) if self.encoder().plane_set.inputs else ()
-        return ("move", *(_LABELS[head] for head in self.heads), *margin, *inputs, *numbers)
+        return ("move", *(_LABELS[head] for head in self.heads), *margin, *sides, *inputs, *numbers)
 
     def learning_rate(self, done: float, step: int) -> float:
         """Return the learning rate after a share `done` of the run, 0 to 1, and after `step` steps."""
@@ -328,4 +337,4 @@ class TrainingRecipe(NamedConfig):
         return self.model_dump(mode="json")
 
 
-_LABELS: Mapping[str, str] = {"value": "result", "ownership": "ownership", "score": "margin", "next": "next3"}
+_LABELS: Mapping[str, str] = {"value": "result", "ownership": "owner", "score": "lead", "next": "next3"}

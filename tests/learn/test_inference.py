@@ -174,8 +174,7 @@ def test_whole_arrays_of_games(net: learn.net.Net) -> None:
 
 
 def test_points_that_are_not_known_to_hold_are_withheld(tmp_path: Path) -> None:
-    options = {"passes": True, "heads": ("value", "ownership", "score"), "inputs": ("colour", "komi")}
-    tiny_net(tmp_path / "net.safetensors", "b1c8", **options)
+    tiny_net(tmp_path / "net.safetensors", "b1c8", passes=True, heads=("value", "ownership", "score"))
     (tmp_path / "run").mkdir()
     tiny_net(tmp_path / "run/best.safetensors", "b1c8", passes=True, heads=("ownership",))
     names = [str(tmp_path / "net.safetensors"), str(tmp_path / "run"), "human"]

@@ -559,7 +559,7 @@ POINTS = ("colour", "komi", "handicap", "rules", "ranks", "year")
 def random_positions(inputs=POINTS):
     """A network with points and random weights, planes, and plausible global inputs of four positions."""
     torch.manual_seed(0)
-    network = learn.registry.make_net("b3c8", 5, 9, 9, heads=("value", "ownership", "score"), inputs=inputs).eval()
+    network = learn.registry.make_net("b3c8p", 5, 9, 9, heads=("value", "ownership", "score"), inputs=inputs).eval()
     for weights in network.parameters():
         torch.nn.init.normal_(weights, std=0.2)
     known = Conditions.unknown(4)
@@ -617,8 +617,10 @@ def test_a_net_with_points_without_ranks_and_its_refusals():
     assert torch.equal(found.value.sign(), found.score[:, 0].sign())
     assert (found.score[:, 1] > 0).all()
     for heads, inputs in ((("ownership", "score"), ("colour", "komi")), (("value", "ownership", "score"), ("komi",))):
-        with pytest.raises(RecipeError, match="requires the heads value and ownership and the inputs colour and komi"):
-            learn.registry.make_net("b1c8", 5, 5, 5, heads=heads, inputs=inputs)
+        with pytest.raises(
+            RecipeError, match="requires the heads value, ownership and score and the inputs colour and komi"
+        ):
+            learn.registry.make_net("b1c8p", 5, 5, 5, heads=heads, inputs=inputs)
 
 
 # the command

@@ -98,16 +98,13 @@ class Network(nn.Module):  # type: ignore[misc]  # torch may not be installed wh
     """True if the network has each output twice, for Black and for White to move; its only input is the colour."""
 
     def __init__(self, config: NetworkConfig, channels: int) -> None:
-        """Create the optional heads, given F, the number of channels that `features` returns.
-
-        A network with the head "score" creates those of value and ownership itself.
-        """
+        """Create the optional heads, given F, the number of channels that `features` returns."""
         super().__init__()
         self.config = config
         outputs, globals_ = (2, 0) if self.by_colour else (1, config.global_size)
-        heads = () if "score" in config.heads else config.heads
-        self.value = ValueHead(channels, outputs=outputs, inputs=globals_) if "value" in heads else None
-        self.ownership = PointsConv(channels, outputs) if "ownership" in heads else None
+        self.value = ValueHead(channels, outputs=outputs, inputs=globals_) if "value" in config.heads else None
+        self.score = ValueHead(channels, outputs=2, inputs=globals_) if "score" in config.heads else None
+        self.ownership = PointsConv(channels, outputs) if "ownership" in config.heads else None
         self.next = PointsConv(channels, 2) if "next" in config.heads else None
 
     @abstractmethod
@@ -125,7 +122,8 @@ class Network(nn.Module):  # type: ignore[misc]  # torch may not be installed wh
         used = None if self.by_colour else globals
         value = None if self.value is None else torch.tanh(self.value(features, used))
         ownership = None if self.ownership is None else torch.tanh(self.ownership(features))
-        output = NetworkOutput(self.policy(features), value, ownership, None, self._following(features))
+        score = None if self.score is None else _score(self.score(features, used), ownership)
+        output = NetworkOutput(self.policy(features), value, ownership, score, self._following(features))
         if not self.by_colour or globals is None:
             return output
         return NetworkOutput(*(None if each is None else _select_colour(each, globals[:, 0] < 0) for each in output))
@@ -136,6 +134,16 @@ class Network(nn.Module):  # type: ignore[misc]  # torch may not be installed wh
 
     def _following(self, features: Tensor) -> Tensor | None:
         return self.next(features) if self.next is not None and self.training else None
+
+
+_POINTS_UNIT = 20
+"""Points per unit of the outputs of heads."""
+
+
+def _score(raw: Tensor, ownership: Tensor | None) -> Tensor:
+    """Return lead and standard deviation in points [B, 2]; the head adds to the sum of the ownership [B, N], if any."""
+    lead = _POINTS_UNIT * raw[:, 0] + (0 if ownership is None else ownership.sum(1))
+    return torch.stack((lead, _POINTS_UNIT * functional.softplus(raw[:, 1])), 1)
 
 
 def draw_known(globals: Tensor, names: Sequence[str], probability: float, kept: Sequence[str] = ()) -> Tensor:
@@ -479,6 +487,64 @@ class ResidualBlock(nn.Module):  # type: ignore[misc]
         return x + self.conv2(torch.relu(y))
 
 
+class Residual(Network):
+    """`b6c64`: a first convolution and six residual blocks of 64 channels, all 3 x 3. Any board size.
+
+    Batch norm and ReLU precede each convolution. Every third block, and the policy head, add to each channel a bias
+    computed from the means and maxima of all channels over the whole board. The pass logit depends on these alone.
+    Global inputs add a bias to each channel of the first convolution, scale and shift the channels within each block,
+    and are inputs of the value and score heads.
+    """
+
+    any_size = True
+    takes_inputs = True
+
+    def __init__(self, config: NetworkConfig, blocks: int, channels: int) -> None:
+        super().__init__(config, channels)
+        self._create(config, channels, [config.global_size if config.inputs else 0] * blocks)
+
+    def _create(self, config: NetworkConfig, channels: int, inputs: Sequence[int]) -> None:
+        """Create the trunk, given how many global inputs each block sees, and the policy head."""
+        self.stem = nn.Conv2d(config.planes, channels, 3, padding=first_padding(3, config.rim), bias=False)
+        self.globals = zeros(nn.Linear(inputs[0], channels, bias=False)) if inputs[0] else None
+        self.blocks = nn.ModuleList(
+            ResidualBlock(channels, k % _POOL_EVERY == _POOL_EVERY - 1, size) for k, size in enumerate(inputs)
+        )
+        self.norm = nn.BatchNorm2d(channels)
+        # The names of the modules below are part of the kifu-net@1 file format.
+        self.place = _conv(channels, _HEAD_CHANNELS, 1)
+        self.squeeze = _conv(channels, _HEAD_CHANNELS, 1)
+        self.bias = PooledBias(_HEAD_CHANNELS, _HEAD_CHANNELS)
+        self.head_norm = nn.BatchNorm2d(_HEAD_CHANNELS)
+        self.points = PointsConv(_HEAD_CHANNELS)
+        self.pass_ = nn.Linear(2 * _HEAD_CHANNELS, 1) if config.passes else None
+
+    def features(self, planes: Tensor, globals: Tensor | None) -> Tensor:
+        """Map planes and global inputs to features [B, F, H, W]."""
+        return self._last(self._first(planes, globals, self.blocks), globals, self.blocks[:0])
+
+    def _first(self, planes: Tensor, globals: Tensor | None, blocks: Iterable[nn.Module]) -> Tensor:
+        """Map planes and global inputs to the output of the first blocks."""
+        x = self.stem(planes)
+        if self.globals is not None and globals is not None:
+            x = x + self.globals(globals)[:, :, None, None]
+        for block in blocks:
+            x = block(x, globals)
+        return x
+
+    def _last(self, x: Tensor, globals: Tensor | None, blocks: Iterable[nn.Module]) -> Tensor:
+        for block in blocks:
+            x = block(x, globals)
+        return torch.relu(self.norm(x))
+
+    def policy(self, features: Tensor) -> Tensor:
+        """Map features to policy logits [B, moves]."""
+        pooled = self.bias.pooled(self.squeeze(features))  # [B, 2 * _HEAD_CHANNELS]
+        y = self.place(features) + self.bias.linear(pooled)[:, :, None, None]
+        points = self.points(torch.relu(self.head_norm(y)))  # [B, N]
+        return points if self.pass_ is None else torch.cat((points, self.pass_(pooled)), 1)
+
+
 _POINTS_INPUTS = ("colour", "handicap", "rules")
 """The global inputs that the points on the board may depend on."""
 
@@ -486,9 +552,6 @@ _SHARED = 0.7
 """Share of the blocks whose features tell the points."""
 
 _POINTS_CHANNELS = 48
-
-_POINTS_UNIT = 20
-"""Points per unit of the outputs of `PointsHead`."""
 
 _MIN_STDEV = 0.5
 """Points."""
@@ -550,78 +613,36 @@ class WinRate(nn.Module):  # type: ignore[misc]
         return torch.tanh(functional.softplus(slope) * score[:, 0] / score[:, 1] + edge)
 
 
-class Residual(Network):
-    """`b6c64`: a first convolution and six residual blocks of 64 channels, all 3 x 3. Any board size.
+class PointsResidual(Residual):
+    """`b10c80p`: a residual network whose points are a property of the position, while players' chances are not.
 
-    Batch norm and ReLU precede each convolution. Every third block, and the policy head, add to each channel a bias
-    computed from the means and maxima of all channels over the whole board. The pass logit depends on these alone.
-    Global inputs add a bias to each channel of the first convolution, scale and shift the channels within each block,
-    and are inputs of the value head.
-
-    With the head `score`, points are a property of the position: the first convolution and 7 of 10 blocks, whose
-    features tell ownership and lead, see colour, handicap and rules only. Komi is added to the lead. The value follows
-    from the lead, its standard deviation and the difference of ranks.
+    It has the heads `value`, `ownership` and `score`, and the inputs `colour` and `komi`. The first convolution and 7
+    of 10 blocks, whose features tell ownership and lead, see colour, handicap and rules only. Komi is added to the
+    lead. The value follows from the lead, its standard deviation and the difference of ranks.
     """
 
-    any_size = True
-    takes_inputs = True
-
     def __init__(self, config: NetworkConfig, blocks: int, channels: int) -> None:
-        super().__init__(config, channels)
-        has_points = "score" in config.heads
-        self._shared = round(_SHARED * blocks) if has_points else 0
+        super(Residual, self).__init__(
+            replace(config, heads=[head for head in config.heads if head == "next"]), channels
+        )
+        self.config = config
         self._columns: dict[str, list[list[int]]] = {name: [] for name in config.inputs}
         for name, part, _ in input_parts(config.inputs):
             self._columns[name].append([*range(part.start, part.stop)])
         self._seen = [k for name in _POINTS_INPUTS for part in self._columns.get(name, []) for k in part]
         self._ranks = self._columns.get("ranks", [[], []])
-        seen, inputs = len(self._seen), config.global_size if config.inputs else 0
-        self.stem = nn.Conv2d(config.planes, channels, 3, padding=first_padding(3, config.rim), bias=False)
-        first = seen if has_points else inputs
-        self.globals = zeros(nn.Linear(first, channels, bias=False)) if first else None
-        self.blocks = nn.ModuleList(
-            ResidualBlock(channels, k % _POOL_EVERY == _POOL_EVERY - 1, seen if k < self._shared else inputs)
-            for k in range(blocks)
-        )
-        if has_points:
-            self.score = PointsHead(channels, seen)
-            self.value = WinRate(len(self._ranks[0]))
-        self.norm = nn.BatchNorm2d(channels)
-        # The names of the modules below are part of the kifu-net@1 file format.
-        self.place = _conv(channels, _HEAD_CHANNELS, 1)
-        self.squeeze = _conv(channels, _HEAD_CHANNELS, 1)
-        self.bias = PooledBias(_HEAD_CHANNELS, _HEAD_CHANNELS)
-        self.head_norm = nn.BatchNorm2d(_HEAD_CHANNELS)
-        self.points = PointsConv(_HEAD_CHANNELS)
-        self.pass_ = nn.Linear(2 * _HEAD_CHANNELS, 1) if config.passes else None
-
-    def features(self, planes: Tensor, globals: Tensor | None) -> Tensor:
-        """Map planes and global inputs to features [B, F, H, W]."""
-        return self._later(self._first(planes, globals), globals)
-
-    def _first(self, planes: Tensor, globals: Tensor | None) -> Tensor:
-        """Map planes and global inputs, or the part of them that tells the points, to features of the shared blocks."""
-        x = self.stem(planes)
-        if self.globals is not None and globals is not None:
-            x = x + self.globals(globals)[:, :, None, None]
-        for block in self.blocks[: self._shared]:
-            x = block(x, globals)
-        return x
-
-    def _later(self, x: Tensor, globals: Tensor | None) -> Tensor:
-        for block in self.blocks[self._shared :]:
-            x = block(x, globals)
-        return torch.relu(self.norm(x))
+        self._shared = round(_SHARED * blocks)
+        seen = len(self._seen)
+        self._create(config, channels, [seen] * self._shared + [config.global_size] * (blocks - self._shared))
+        self.score, self.value = PointsHead(channels, seen), WinRate(len(self._ranks[0]))
 
     def forward(self, planes: Tensor, globals: Tensor | None = None) -> NetworkOutput:
         """Map planes [B, C, H + 2 rim, W + 2 rim] and global inputs [B, G] to all outputs."""
-        if not isinstance(self.value, WinRate):
-            return super().forward(planes, globals)
         self._require_inputs(globals)
         assert globals is not None
         seen = globals[:, self._seen]
-        shared = self._first(planes, seen)
-        features = self._later(shared, globals)
+        shared = self._first(planes, seen, self.blocks[: self._shared])
+        features = self._last(shared, globals, self.blocks[self._shared :])
         ownership, score, raw = self.score(shared, seen)
         score = torch.stack((score[:, 0] + self._mover_komi(globals), score[:, 1]), 1)
         value = self.value(score, raw, *(globals[:, part] for part in self._ranks))
@@ -632,13 +653,6 @@ class Residual(Network):
         (known, komi), (colour,) = self._columns["komi"][0], self._columns["colour"][0]
         usual = -_USUAL_KOMI * globals[:, colour]
         return torch.where(globals[:, known] > 0, KOMI_UNIT * globals[:, komi], usual)
-
-    def policy(self, features: Tensor) -> Tensor:
-        """Map features to policy logits [B, moves]."""
-        pooled = self.bias.pooled(self.squeeze(features))  # [B, 2 * _HEAD_CHANNELS]
-        y = self.place(features) + self.bias.linear(pooled)[:, :, None, None]
-        points = self.points(torch.relu(self.head_norm(y)))  # [B, N]
-        return points if self.pass_ is None else torch.cat((points, self.pass_(pooled)), 1)
 
 
 class KataNetwork(Network):

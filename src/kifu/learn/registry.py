@@ -36,6 +36,7 @@ from kifu.learn.networks import (
     Network,
     NetworkConfig,
     NetworkOutput,
+    PointsResidual,
     Residual,
     SymmetricConv,
     SymmetricLinear,
@@ -180,7 +181,7 @@ KATAGO = "katago"
 _PLANES = "seven+last5@1"
 """Plane set of residual networks, and of networks of one's own unless another one is given."""
 
-_RESIDUAL = re.compile(r"(kata-)?b([1-9]\d{0,5})c([1-9]\d{0,5})(?(1)(nbt|tf|))")
+_RESIDUAL = re.compile(r"(kata-)?b([1-9]\d{0,5})c([1-9]\d{0,5})(?(1)(nbt|tf|)|(p|))")
 _MAX_BLOCKS, _CHANNELS, _MAX_WEIGHTS = 99, range(2, 1025), 1 << 28
 
 
@@ -207,10 +208,11 @@ def find_net(name: str) -> Architecture:
             KATAGO22.name, cast("type[Network]", KataNetwork), (blocks, channels, match[4]) if match else (),
             KataNetwork.__doc__ or "",
         )  # fmt: skip
+    cls = PointsResidual if match[5] else Residual
     return Architecture(
         name, "residual blocks, some of which see the whole board; bNcM has N blocks of M channels",
-        "He et al. 2016, arXiv:1603.05027; Wu 2019, arXiv:1902.10565", _PLANES, Residual, (blocks, channels),
-        Residual.__doc__ or "",
+        "He et al. 2016, arXiv:1603.05027; Wu 2019, arXiv:1902.10565", _PLANES, cls, (blocks, channels),
+        cls.__doc__ or "",
     )  # fmt: skip
 
 
@@ -270,12 +272,12 @@ def _make_net(name: str, config: NetworkConfig, file: KataNetFile | None) -> Net
     if inputs and not (net.inputs or net.cls.takes_inputs):
         raise RecipeError(f"net {name} takes planes only, but inputs are {', '.join(inputs)}")
     for head in ("next", "score"):
-        if head in config.heads and net.cls not in (Residual, KataNetwork):
+        if head in config.heads and not issubclass(net.cls, Residual | KataNetwork):
             raise RecipeError(f"net {name} has no head {head!r}; residual networks have, such as {RESIDUAL}")
     if net.cls is KataNetwork:
         return _make_kata_net(net, config, file)
-    if "score" in config.heads and not {"value", "ownership", "colour", "komi"} <= {*config.heads, *inputs}:
-        raise RecipeError("head 'score' requires the heads value and ownership and the inputs colour and komi")
+    if net.cls is PointsResidual and not {"value", "ownership", "score", "colour", "komi"} <= {*config.heads, *inputs}:
+        raise RecipeError(f"net {name} requires the heads value, ownership and score and the inputs colour and komi")
     if config.numbers:
         raise RecipeError(f"net {name} takes planes only, but these planes have {config.numbers} numbers beside")
     return _make_checked(net, config) if is_class_name(name) else net.cls(config, *net.arguments)

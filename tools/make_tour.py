@@ -31,12 +31,6 @@ MOVES = ("Q16", "D4", "Q4", "D16", "C6", "R10", "K4", "K16")  # of Black on the 
 KIFU = [sys.executable, "-c", "from kifu.cli import main; main()"]
 
 
-def solve(page: Page) -> None:
-    """Answer a problem once all are found."""
-    page.get_by_text("Problem 1 of 10").wait_for()
-    page.locator('.shudan-vertex.shudan-sign_0[data-y="9"]').first.click()
-
-
 def play(page: Page) -> None:
     """Play some moves against the net."""
     page.get_by_label("Variety").fill("0")
@@ -71,7 +65,6 @@ class View:
 VIEWS = {
     "games": View("/?winner=white", ".facets li", 572),
     "game": View("/game/0/7?ply=90&nets=0,1", "#leastExpected", 796),
-    "problems": View("/problems", ".board", 800, solve),
     "explorer": View("/explore?moves=pd", ".continuations tbody tr", 760),
     "patterns": View("/search?pattern=anchor: anywhere/****/*XO*/*OX*/****", ".hits li", 900),
     "play": View("/play", "form", 780, play),

@@ -1,4 +1,5 @@
 // The review of a game by a net: its analysis as it grows, the chart, mistakes, and tables of expected moves.
+import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { address, POINT_MASK, post, usePost, WHITE_BIT, type Line } from "./api";
 import { pointName } from "./board";
@@ -41,9 +42,10 @@ export interface Analysis {
   error?: string;
 }
 
-const MOVES_IN_TABLE = 6;
-/** Number of moves of each player in lists, and points that a mistake loses at least. */
-const [LEAST_EXPECTED, MISTAKES] = [5, 3];
+/** Number of moves of a rank in tables, of one and of each of two. */
+const [MOVES_IN_TABLE, MOVES_OF_TWO] = [6, 4];
+/** Number of moves of each player in lists, of those on which ranks differ, and points that a mistake loses at least. */
+const [LEAST_EXPECTED, MISTAKES, DIFFERENT] = [5, 3, 10];
 export const LEAST_LOSS = 1;
 
 /** Analyse a whole line in parts. */
@@ -97,9 +99,29 @@ function place(choice: number, language: string): string {
   return choice + ending;
 }
 
+/** Buttons for the moves of a line, of which the first `shown` are on the board. */
+export function MoveButtons(props: {
+  label: string; line: Line; points: number[]; shown: number; onPick: (shown: number) => void; children: ComponentChildren;
+}) {
+  const { label, line, points, shown } = props;
+  return (
+    <nav class="row" aria-label={label}>
+      <span>{label}</span>
+      {points.map((point, k) => (
+        <button type="button" key={k} aria-current={k + 1 === shown ? "step" : undefined} onClick={() => props.onPick(k + 1)}>
+          {pointName(point, line.width, line.height)}
+        </button>
+      ))}
+      {props.children}
+    </nav>
+  );
+}
+
 interface TopMovesProps {
   caption: string;
-  body: object;
+  /** A request, or one for each of two ranks, whose names are the heads of their columns. */
+  bodies: object[];
+  ranks: string[];
   line: Line;
   /** The point of the move played; undefined if the line ends. */
   played: number | undefined;
@@ -110,39 +132,49 @@ interface TopMovesProps {
   values: Values | undefined;
 }
 
-/** Show the moves that a net expects, with the values after them. */
-export function TopMoves({ caption, body, line, played, onPick, hasWin, hasLead, values }: TopMovesProps) {
+/** Show the moves that a net expects, of two ranks those first whose chances differ most, with the values after them. */
+export function TopMoves({ caption, bodies, ranks, line, played, onPick, hasWin, hasLead, values }: TopMovesProps) {
   const [language] = useLanguage();
-  const { value, error, loading } = usePost<Prediction>("/api/predict", body);
+  const loaded = [usePost<Prediction>("/api/predict", bodies[0]), usePost<Prediction>("/api/predict", bodies[1])].slice(0, bodies.length);
+  const answers = loaded.flatMap(({ value }) => value ?? []);
+  const value = answers.length === bodies.length ? answers[0] : undefined;
   const { width, height } = line;
-  const shown = value?.policy.slice(0, MOVES_IN_TABLE) ?? [];
-  const rows: [number, number | null][] = shown.slice();
-  if (value && played !== undefined && !shown.some(([point]) => point === played)) rows.push([played, value.played?.[0] ?? null]);
+  const likely = value ? answers.flatMap(({ policy }) => policy.slice(0, answers.length > 1 ? MOVES_OF_TWO : MOVES_IN_TABLE)) : [];
+  const points = new Set(likely.map(([point]) => point));
+  if (value && played !== undefined) points.add(played);
+  const chances = answers.map(({ policy }) => new Map(policy));
+  const chance = (k: number, point: number) =>
+    point === played ? answers[k]!.played?.[0] ?? null : chances[k]!.get(point) ?? 0;
+  const difference = (point: number) => Math.abs((chance(0, point) ?? 0) - (chance(1, point) ?? 0));
+  const rows = answers.length > 1 ? [...points].sort((a, b) => difference(b) - difference(a)) : [...points];
   const found = new Map(values?.moves.map(([point, ...rest]) => [point, rest]));
   const missing = values ? "–" : "…";
   return (
     <div>
-      {error && <p class="error" role="alert">{error}</p>}
+      {loaded.map(({ error }) => error && <p class="error" role="alert" key={error}>{error}</p>)}
       <table>
         <caption>{caption}</caption>
         <thead>
           <tr>
             <th>{t("moveLabel")}</th>
-            <th class="number">{t("chance")}</th>
+            {bodies.map((_, k) => <th class="number" key={k}>{bodies.length > 1 ? t("chanceAt", { rank: ranks[k]! }) : t("chance")}</th>)}
             {hasWin && <th class="number">{t("blackWins")}</th>}
             {hasLead && <th class="number">{t("points")}</th>}
           </tr>
         </thead>
-        <tbody aria-busy={loading}>
-          {rows.map(([point, share]) => {
+        <tbody aria-busy={loaded.some(({ loading }) => loading)}>
+          {(value ? rows : []).map((point) => {
             const [win, lead] = found.get(point) ?? [];
             return (
-              <tr key={point} class={point === played ? "probability chosen" : "probability"} style={{ "--share": `${100 * (share ?? 0)}%` }}>
+              <tr key={point} class={point === played ? "probability chosen" : "probability"} style={{ "--share": `${100 * (chance(0, point) ?? 0)}%` }}>
                 <td>
                   <button type="button" class="plain" onClick={() => onPick(point)}>{pointName(point, width, height)}</button>
                   {point === played && <small> {t("playedMark")}</small>}
                 </td>
-                <td class="number">{share === null ? "–" : percent(share)}</td>
+                {answers.map((_, k) => {
+                  const share = chance(k, point);
+                  return <td class="number" key={k}>{share === null ? "–" : percent(share)}</td>;
+                })}
                 {hasWin && <td class="number">{typeof win === "number" ? percent(win, 0) : missing}</td>}
                 {hasLead && <td class="number">{typeof lead === "number" ? leadText(lead) : missing}</td>}
               </tr>
@@ -161,17 +193,6 @@ export function TopMoves({ caption, body, line, played, onPick, hasWin, hasLead,
       {typeof value?.pass === "number" && value.pass >= 0.01 && <p class="muted">{t("passShare", { share: percent(value.pass, 0) })}</p>}
     </div>
   );
-}
-
-/** Say what players of two ranks play. */
-export function TwoRanks({ bodies, ranks, line }: { bodies: [object, object]; ranks: [string, string]; line: Line }) {
-  const [first, second] = [usePost<Prediction>("/api/predict", bodies[0]), usePost<Prediction>("/api/predict", bodies[1])];
-  const best = [first, second].map(({ value }) => value?.policy[0]?.[0]);
-  if (best[0] === undefined || best[1] === undefined) return <p>&nbsp;</p>;
-  const [one, two] = best.map((point) => pointName(point!, line.width, line.height)) as [string, string];
-  const text = one === two ? t("ranksSame", { ranks: ranks.join(", "), move: one })
-    : t("ranksDiffer", { first: ranks[0], one, second: ranks[1], two });
-  return <p><strong>{text}</strong></p>;
 }
 
 const CHART_HEIGHT = 100;
@@ -285,5 +306,26 @@ export function ReviewedMoves({ rows, line }: { rows: Row[]; line: Line }) {
       ))}
       <Disclosure title={t("allMoves")}><MovesBySide line={line} moves={moves.map(listed)} /></Disclosure>
     </>
+  );
+}
+
+/** List the moves of a game whose chances at two ranks differ most. */
+export function DifferentMoves({ bodies, ranks, line }: { bodies: [object, object]; ranks: [string, string]; line: Line }) {
+  const analyses = [useAnalysis({ ...bodies[0], moves: 0 }), useAnalysis({ ...bodies[1], moves: 0 })];
+  if (analyses.some(({ total, rows }) => !total || rows.length < total)) return null;
+  const [first, second] = ranks;
+  const [own, other] = analyses.map(({ rows }) => rows.map(([chance]) => chance));
+  const moves = line.moves.map((word, ply) => ({ ply, point: word & POINT_MASK, one: own![ply] ?? 0, two: other![ply] ?? 0 }));
+  const most = moves.sort((a, b) => Math.abs(b.one - b.two) - Math.abs(a.one - a.two)).slice(0, DIFFERENT).map(({ ply, point, one, two }) => ({
+    ply,
+    text: t("rankDifference", {
+      number: ply + 1, point: pointName(point, line.width, line.height), first, one: percent(one, 0), second, two: percent(two, 0),
+    }),
+  }));
+  return (
+    <section class="panel" aria-labelledby="different">
+      <h2 id="different">{t("rankDifferences", { first, second })}</h2>
+      <MovesBySide line={line} moves={most} />
+    </section>
   );
 }

@@ -4,7 +4,7 @@ import { POINT_MASK, WHITE, address, stonesAfter, useGet, usePost, type Line, ty
 import { Board, HeatLegend, heatOf, pointName } from "../board";
 import { errorText, rankName, resultName, t } from "../i18n";
 import { captures, conditions, continued, fromLetters, moveNumbers, moverAt, sent, toLetters } from "../lines";
-import { AnalysisChart, LEAST_LOSS, ReviewedMoves, TopMoves, TwoRanks, useAnalysis, valueText, type Prediction, type Values } from "../review";
+import { AnalysisChart, DifferentMoves, LEAST_LOSS, MoveButtons, ReviewedMoves, TopMoves, useAnalysis, valueText, type Prediction, type Values } from "../review";
 import { setQuery, useRoute } from "../router";
 import { useNets } from "../site";
 import { RankSelect, useStepKeys } from "../ui";
@@ -75,10 +75,13 @@ function GameView({ line, info, row, tree }: Shown & { row?: [string, string]; t
   const mover = moverAt(variation.length ? { ...current, moves: current.moves.slice(0, ply) } : line, ply);
   const showNumbers = query.get("numbers") === "1";
   const showHeat = query.get("heat") !== "0" && nets.length > 0;
-  const chosen = (query.get("nets") ?? "0").split(",").map(Number).filter((k) => k in nets);
+  // By default the first net, and those that the values and the ranks come from.
+  const standard = [0, nets.findIndex((net) => net.has_points), nets.findIndex((net) => net.takes_ranks)];
+  const chosen = [...new Set(query.get("nets")?.split(",").map(Number) ?? standard)].filter((k) => k in nets);
   const main = chosen[0];
   // The net of all values on the page: one whose points hold, if there is one.
   const judge = chosen.find((k) => nets[k]!.has_points) ?? main;
+  const ranked = chosen.find((k) => nets[k]!.takes_ranks);
   const hasPoints = judge !== undefined && nets[judge]!.has_points;
   const showOwnership = query.get("area") === "1" && hasPoints;
   const recorded = info.ranks.filter((each, k): each is string => each !== null && info.ranks.indexOf(each) === k);
@@ -100,8 +103,8 @@ function GameView({ line, info, row, tree }: Shown & { row?: [string, string]; t
   );
   const values = usePost<Values>("/api/candidates", judge === undefined || !nets[judge]!.has_value ? undefined : asked(judge));
   const shownValues = values.loading ? undefined : values.value;
-  const analysed = judge === undefined ? undefined : { ...asked(judge), line: sent(line), ply: undefined };
-  const analysis = useAnalysis(analysed);
+  const whole = { line: sent(line), ply: undefined };
+  const analysis = useAnalysis(judge === undefined ? undefined : { ...asked(judge), ...whole });
   const finished = analysis.total > 0 && analysis.rows.length === analysis.total;
   // The move that the game goes on with, and the better one.
   const played = variation.length ? undefined : line.moves[ply];
@@ -173,20 +176,15 @@ function GameView({ line, info, row, tree }: Shown & { row?: [string, string]; t
           <strong>{t("moveOf", { ply, moves: variation.length ? ply : last })}</strong>
         </div>
         {variation.length > 0 && (
-          <nav class="row" aria-label={t("variation", { ply: base })}>
-            <span>{t("variation", { ply: base })}</span>
-            {variation.map((point, k) => (
-              <button
-                type="button"
-                key={k}
-                aria-current={k + 1 === variation.length ? "step" : undefined}
-                onClick={() => setQuery({ line: toLetters(variation.slice(0, k + 1), line) })}
-              >
-                {pointName(point, line.width, line.height)}
-              </button>
-            ))}
+          <MoveButtons
+            label={t("variation", { ply: base })}
+            line={line}
+            points={variation}
+            shown={variation.length}
+            onPick={(shown) => setQuery({ line: toLetters(variation.slice(0, shown), line) })}
+          >
             <button type="button" onClick={() => go(base, false)}>{t("backToGame")}</button>
-          </nav>
+          </MoveButtons>
         )}
         {(tried.error ?? tried.value?.illegal) && variation.length > 0 && (
           <p class="error" role="alert">{tried.error ?? errorText(tried.value!.illegal!)}</p>
@@ -258,7 +256,7 @@ function GameView({ line, info, row, tree }: Shown & { row?: [string, string]; t
                 {net.name}
               </label>
             ))}
-            {chosen.some((k) => nets[k]!.takes_ranks) && ["rankLabel" as const, "rankSecond" as const].map((label, k) => (
+            {ranked !== undefined && ["rankLabel" as const, "rankSecond" as const].map((label, k) => (
               <RankSelect
                 key={label}
                 label={label}
@@ -271,20 +269,24 @@ function GameView({ line, info, row, tree }: Shown & { row?: [string, string]; t
               />
             ))}
           </div>
-          {main !== undefined && nets[main]!.takes_ranks && ranks.length > 1 && (
-            <TwoRanks bodies={[asked(main, ranks[0]), asked(main, ranks[1])]} ranks={[rankName(ranks[0]!), rankName(ranks[1]!)]} line={line} />
-          )}
           <div class="side-by-side">
-            {chosen.flatMap((k) => {
+            {chosen.map((k) => {
               const { name, takes_ranks, has_value } = nets[k]!;
-              const shared = {
-                line, played: played === undefined ? undefined : played & POINT_MASK, onPick: play,
-                hasWin: k === judge && has_value, hasLead: k === judge && hasPoints, values: shownValues,
-              };
-              if (!takes_ranks) return [<TopMoves key={k} caption={name} body={asked(k)} {...shared} />];
-              return (ranks.length ? ranks.slice(0, 2) : [""]).map((rank) => (
-                <TopMoves key={`${k} ${rank}`} caption={rank ? `${name} · ${rankName(rank)}` : name} body={asked(k, rank)} {...shared} />
-              ));
+              const given = takes_ranks ? (ranks.length ? ranks.slice(0, 2) : [""]) : [];
+              return (
+                <TopMoves
+                  key={k}
+                  caption={given.length === 1 && given[0] ? `${name} · ${rankName(given[0])}` : name}
+                  bodies={given.length ? given.map((rank) => asked(k, rank)) : [asked(k)]}
+                  ranks={given.map(rankName)}
+                  line={line}
+                  played={played === undefined ? undefined : played & POINT_MASK}
+                  onPick={play}
+                  hasWin={k === judge && has_value}
+                  hasLead={k === judge && hasPoints}
+                  values={shownValues}
+                />
+              );
             })}
           </div>
           {values.error && <p class="error" role="alert">{values.error}</p>}
@@ -298,6 +300,13 @@ function GameView({ line, info, row, tree }: Shown & { row?: [string, string]; t
             <AnalysisChart analysis={analysis} line={line} ply={base} onPick={(target) => go(target, false)} />
             {finished && <ReviewedMoves rows={analysis.rows} line={line} />}
           </>
+        )}
+        {ranked !== undefined && ranks.length > 1 && (
+          <DifferentMoves
+            bodies={[{ ...asked(ranked, ranks[0]), ...whole }, { ...asked(ranked, ranks[1]), ...whole }]}
+            ranks={[rankName(ranks[0]!), rankName(ranks[1]!)]}
+            line={line}
+          />
         )}
         <Information info={info} />
       </div>

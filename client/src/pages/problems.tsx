@@ -1,121 +1,96 @@
-// Problems from games: positions in which the move played was a mistake.
+// Problems that `kifu problems` found: positions in which strong players find a right move and weak ones do not.
 import type { Marker } from "@sabaki/shudan";
-import { useEffect, useMemo, useState } from "preact/hooks";
-import { address, get, stonesAfter, type Params, type ShownLine } from "../api";
+import { useMemo, useState } from "preact/hooks";
+import { address, POINT_MASK, stonesAfter, useGet, WHITE, type ShownLine } from "../api";
 import { Board, pointName } from "../board";
-import { number, t } from "../i18n";
-import { fromLetters, toLetters } from "../lines";
+import { number, percent, rankName, t } from "../i18n";
+import { fromLetters, moveNumbers, moverAt, toLetters } from "../lines";
+import { MoveButtons } from "../review";
 import { setQuery, useRoute } from "../router";
-import { useCorpus, useNets } from "../site";
-import { Disclosure, FilterForm, useFilter } from "../ui";
+import { useCorpus } from "../site";
+import { useStepKeys } from "../ui";
 import type { GameInfo } from "../uploads";
 
 interface Problem {
   row: number;
   ply: number;
-  game: GameInfo;
-  line: ShownLine;
-  to_play: number;
+  /** Two ranks, such as 7d/10k, and the chance that each chooses a right move. */
+  ranks: string;
+  strong: number;
+  weak: number;
   /** The best move, then others that are as good. */
   answers: number[];
-  /** The move played, and the points that it loses. */
+  /** The likeliest move of the weaker rank, and the points that it loses. */
   mistake: number;
   loss: number;
-}
-
-interface Found {
-  problems: Problem[];
-  first: number;
-  done: boolean;
+  game: GameInfo;
+  /** The moves before the position, the best one and likely ones after it. */
+  line: ShownLine;
 }
 
 const COUNT = 10;
 
-/** Show ten problems of the chosen games, one after another. */
+/** Return the names of two ranks such as 7d/10k. */
+function rankNames(ranks: string): { strong: string; weak: string } {
+  const [strong = "", weak = ""] = ranks.split("/").map(rankName);
+  return { strong, weak };
+}
+
+/** Show the problems of a catalogue for two ranks, one after another. */
 export function ProblemsPage() {
   const { query } = useRoute();
-  const { nets, opening } = useNets();
   const corpus = useCorpus();
-  const filter = useFilter();
-  const given = query.get("net");
-  const usable = nets.flatMap((net, k) => (net.has_points ? [k] : []));
-  const net = usable.find((k) => given === String(k)) ?? usable[0];
-  const seed = Math.max(0, Math.round(Number(query.get("seed"))) || 0);
-  const asked = net === undefined ? undefined : address("/api/problems", { ...filter, corpus, net, seed });
-  const [found, setFound] = useState<Found & { error?: string }>({ problems: [], first: 0, done: false });
-  useEffect(() => {
-    const control = new AbortController();
-    const state: Found = { problems: [], first: 0, done: false };
-    setFound(state);
-    const search = async () => {
-      while (asked && state.problems.length < COUNT && !state.done) {
-        const part = await get<Found>(`${asked}&first=${state.first}`, {}, control.signal);
-        state.problems.push(...part.problems);
-        Object.assign(state, { first: part.first, done: part.done });
-        setFound({ ...state, problems: state.problems.slice() });
-      }
-    };
-    search().catch((error: Error) => control.signal.aborted || setFound({ ...state, done: true, error: error.message }));
-    return () => control.abort();
-  }, [asked]);
-  const at = Math.min(Math.max(0, Math.round(Number(query.get("at"))) || 0), COUNT - 1);
-  const problem = found.problems[at];
+  const at = Math.max(0, Math.round(Number(query.get("at"))) || 0);
+  const first = at - (at % COUNT);
+  const { value, error } = useGet<{ ranks: [ranks: string, count: number][]; problems: Problem[] }>(
+    "/api/problems", { corpus, ranks: query.get("ranks"), first },
+  );
+  const [ranks, count] = value?.ranks.find(([each]) => each === query.get("ranks")) ?? value?.ranks[0] ?? ["", 0];
+  const problems = value?.problems ?? [];
+  const problem = problems[at - first];
   const letters = (query.get("answers") ?? "").split(",");
-  const answers = found.problems.map(({ line }, k) => fromLetters(letters[k] ?? "", line)[0]);
-  // Other games, nets or seeds have other problems.
-  const renew = (changes: Params) => setQuery({ ...changes, at: undefined, answers: undefined });
+  const answers = problems.map(({ line }, k) => fromLetters(letters[k] ?? "", line)[0]);
+  const go = (target: number) =>
+    setQuery({ at: target || undefined, answers: target >= first && target < first + COUNT ? query.get("answers") : undefined });
   const answered = (point: number) => {
-    if (answers[at] !== undefined) return;
-    const given = Array.from({ length: COUNT }, (_, k) => (k === at ? toLetters([point], problem!.line) : letters[k] ?? ""));
+    if (answers[at - first] !== undefined) return;
+    const given = Array.from({ length: COUNT }, (_, k) => (k === at - first ? toLetters([point], problem!.line) : letters[k] ?? ""));
     setQuery({ answers: given.join(",") }, true);
   };
-  const right = found.problems.filter((each, k) => each.answers.includes(answers[k]!)).length;
-  const complete = found.problems.length >= COUNT || found.done;
+  const right = problems.filter((each, k) => each.answers.includes(answers[k]!)).length;
+  const done = answers.filter((each) => each !== undefined).length;
   return (
     <>
       <h1>{t("problems")}</h1>
       <div class="columns">
         <section aria-label={t("positionLabel")}>
-          {problem && (
-            <Exercise
-              key={`${seed} ${problem.row} ${problem.ply}`}
-              problem={problem}
-              corpus={corpus}
-              given={answers[at]}
-              onAnswer={answered}
-            />
-          )}
+          {problem && <Exercise key={`${ranks} ${at}`} problem={problem} corpus={corpus} given={answers[at - first]} onAnswer={answered} />}
           {problem && (
             <div class="row">
-              <button type="button" disabled={at === 0} onClick={() => setQuery({ at: at - 1 || undefined })}>{t("previous")}</button>
-              <strong>{t("problemOf", { k: at + 1, count: found.problems.length })}</strong>
-              <button type="button" disabled={at + 1 >= found.problems.length} onClick={() => setQuery({ at: at + 1 })}>{t("next")}</button>
-              <span class="muted">{t("problemsRight", { right, count: answers.filter((each) => each !== undefined).length })}</span>
+              <button type="button" disabled={at === 0} onClick={() => go(at - 1)}>{t("previous")}</button>
+              <strong>{t("problemOf", { k: number(at + 1), count: number(count) })}</strong>
+              <button type="button" disabled={at + 1 >= count} onClick={() => go(at + 1)}>{t("next")}</button>
+              {done > 0 && <span class="muted">{t("problemsRight", { right, count: done })}</span>}
             </div>
           )}
         </section>
         <div>
-          {found.error && <p class="error" role="alert">{found.error}</p>}
-          {net === undefined && <p>{t(opening ? "netsOpening" : "pointsNet")}</p>}
-          {net !== undefined && !complete && (
-            <p role="status">
-              {t("problemsSearched", { count: found.problems.length, games: number(found.first) })}{" "}
-              <progress max={COUNT} value={found.problems.length} aria-label={t("problems")} />
-            </p>
-          )}
-          {complete && !found.error && !found.problems.length && <p role="status">{t("problemsNone")}</p>}
-          <div class="panel" hidden={net === undefined}>
-            <p>{t("problemsPoints")}</p>
-            <div class="row">
-              {usable.length > 1 && (
-                <select aria-label={t("netLabel")} value={net} onChange={(event) => renew({ net: event.currentTarget.value })}>
-                  {usable.map((k) => <option key={k} value={k}>{nets[k]!.name}</option>)}
-                </select>
-              )}
-              <button type="button" onClick={() => renew({ seed: seed + 1 })}>{t("problemsOthers")}</button>
+          {error && <p class="error" role="alert">{error}</p>}
+          {value && !value.ranks.length && <p>{t("problemsMissing")}</p>}
+          {count > 0 && (
+            <div class="panel">
+              <p>{t("problemsTask", rankNames(ranks))}</p>
+              <select
+                aria-label={t("rankLabel")}
+                value={ranks}
+                onChange={(event) => setQuery({ ranks: event.currentTarget.value, at: undefined, answers: undefined })}
+              >
+                {value!.ranks.map(([each, problems]) => (
+                  <option key={each} value={each}>{t("problemsFor", { ...rankNames(each), count: number(problems) })}</option>
+                ))}
+              </select>
             </div>
-          </div>
-          <Disclosure title={t("filter")}><FilterForm /></Disclosure>
+          )}
         </div>
       </div>
     </>
@@ -130,17 +105,24 @@ interface ExerciseProps {
 }
 
 function Exercise({ problem, corpus, given, onAnswer }: ExerciseProps) {
-  const { line, answers, mistake, loss } = problem;
-  const stones = useMemo(() => stonesAfter(line, line.steps.length), [line]);
-  const last = line.moves.at(-1);
+  const { line, ply, answers, mistake } = problem;
+  const [shown, setShown] = useState(0);
+  const stones = useMemo(() => stonesAfter(line, ply + shown), [line, shown]);
+  const last = line.moves[ply + shown - 1];
   const name = (point: number) => pointName(point, line.width, line.height);
-  const side = t(problem.to_play === 2 ? "white" : "black");
+  const side = t(moverAt(line, ply) === WHITE ? "white" : "black");
+  const [best, ...good] = answers as [number, ...number[]];
+  const { strong, weak } = rankNames(problem.ranks);
+  useStepKeys((by) => given !== undefined && setShown(Math.min(Math.max(shown + by, 0), line.moves.length - ply)));
   const markers = new Map<number, Marker>();
-  if (given !== undefined) {
+  if (shown) for (const [point, k] of moveNumbers(line, stones, ply + shown, ply)) markers.set(point, { type: "label", label: String(k) });
+  else if (given !== undefined) {
     markers.set(given, { type: "cross" });
     markers.set(mistake, { type: "triangle" });
-    for (const answer of answers) markers.set(answer, { type: "square" });
+    for (const answer of good) markers.set(answer, { type: "circle" });
+    markers.set(best, { type: "square" });
   }
+  const verdict = given === best ? "problemRight" : good.includes(given!) ? "problemGood" : "problemWrong";
   return (
     <>
       <Board
@@ -150,17 +132,25 @@ function Exercise({ problem, corpus, given, onAnswer }: ExerciseProps) {
         label={t("toMove", { colour: side })}
         markers={markers}
         onPoint={(point) => !stones[point] && onAnswer(point)}
-        {...(last === undefined ? {} : { last: last & 0x3fff })}
+        {...(last === undefined ? {} : { last: last & POINT_MASK })}
       />
-      <p role="status">
-        {given === undefined ? <strong>{t("toMove", { colour: side })}</strong> : (
-          <>
-            <strong>{answers.includes(given) ? t("problemRight", { move: name(given) }) : t("problemWrong", { answer: answers.map(name).join(", ") })}</strong>{" "}
-            {t("problemLoss", { answer: name(answers[0]!), mistake: name(mistake), loss: number(loss, 1) })}{" "}
-            <a href={address(`/game/${corpus}/${problem.row}`, { ply: problem.ply })}>{problem.game.black || "?"} – {problem.game.white || "?"}</a>
-          </>
-        )}
-      </p>
+      {given === undefined ? <p role="status"><strong>{t("toMove", { colour: side })}</strong></p> : (
+        <>
+          <p role="status"><strong>{t(verdict, { move: name(given) })}</strong></p>
+          <p>
+            {t("markRight", { move: name(best) })}
+            {good.length > 0 && <> {t("markGood", { moves: good.map(name).join(", ") })}</>}{" "}
+            {t("markMistake", { move: name(mistake), rank: weak, loss: number(problem.loss, 0) })}
+          </p>
+          <MoveButtons label={t("problemLine", { rank: strong })} line={line} points={line.moves.slice(ply).map((word) => word & POINT_MASK)} shown={shown} onPick={setShown}>
+            <button type="button" disabled={!shown} onClick={() => setShown(0)}>{t("problemBack")}</button>
+          </MoveButtons>
+          <p class="muted">
+            {t("problemChances", { strong, weak, share: percent(problem.strong, 0), other: percent(problem.weak, 0) })}{" "}
+            <a href={address(`/game/${corpus}/${problem.row}`, { ply })}>{problem.game.black || "?"} – {problem.game.white || "?"}</a>
+          </p>
+        </>
+      )}
     </>
   );
 }

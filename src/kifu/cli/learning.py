@@ -278,32 +278,30 @@ def export(checkpoint: str, output: Path, dry_run: bool) -> Outcome:
 
 
 @command(
-    "kifu problems games.parquet -o problems.sgf --net net.bin.gz",
-    "kifu problems games.parquet -o some.sgf --net net.bin.gz --count 3",
+    "kifu problems games.parquet --net net.bin.gz",
+    "kifu problems games.parquet --net net.bin.gz --ranks 1d/15k --overwrite",
 )
 @opts.catalogue
-@opts.output("The .sgf file to write.")
 @opts.net
+@opts.option("--ranks-net", "NET", "A net that takes ranks.", default=PACKAGED[0], type=opts.PLACE, names=PACKAGED)
+@opts.option("--ranks", "STRONG/WEAK", "Two ranks. Repeatable.", default=("7d/10k",), multiple=True)
+@opts.number("--count", "Number of problems for each two ranks.", 100)
 @opts.where
-@opts.number("--count", "Number of problems, 1,000 at most.", 10, most=1000)
-@opts.number("--seed", "Seed of the order of games.", 0, least=0)
-def problems(catalogue: Path, output: Path, net: str, where: str | None, count: int, seed: int) -> Outcome:
-    """Collect positions in which the move played loses at least two points. Requires a network of KataGo."""
-    from kifu.io import write_output
-    from kifu.learn.net import open_net
-    from kifu.learn.review import Reviewer, search_problems, write_problems
-    from kifu.search.searcher import Searcher
+@opts.overwrite
+def problems(
+    catalogue: Path, net: str, ranks_net: str, ranks: opts.Strings, count: int, where: str | None, overwrite: bool
+) -> Outcome:
+    """Search games of people for problems, which `kifu serve` shows, and keep them beside the catalogue.
 
-    searcher = Searcher(catalogue, use_index=False)
-    search, found, tried = search_problems(Reviewer(open_net(net)), searcher, searcher.select(where), seed), [], 0
-    with progress("searching problems", count, "problems") as bar:
-        for _, problem in search:
-            tried += 1
-            if problem is not None:
-                found.append(problem)
-                bar.advance(1)
-            if len(found) == count:
-                break
-    write_output(output, write_problems(found))
-    report = f"{len(found)} problems from {tried:,} games"
-    return Outcome.of_output(output, report, {"problems": len(found), "games": tried})
+    In at least 60 % the stronger rank chooses a move within a point of the best, in at most 25 % the weaker rank, whose
+    likeliest move loses at least two points by the net, a network of KataGo.
+    """
+    from kifu.learn.review import find_problems, problems_path
+
+    note_for_interrupt("the same command continues the search")
+    counts, positions = find_problems(
+        catalogue, net, ranks_net, ranks, count=count, where=where, overwrite=overwrite, progress=progress
+    )
+    found = ", ".join(f"{number:,} problems for {pair}" for pair, number in counts.items())
+    report = f"{found} in {positions:,} positions"
+    return Outcome.of_output(problems_path(catalogue), report, {"problems": counts, "positions": positions})

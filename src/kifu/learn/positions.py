@@ -147,6 +147,19 @@ class NetPositions(Positions):
             Conditions.from_games(games),
         )
 
+    def after(self, moves: Indices) -> NetPositions:
+        """Return the positions after moves [B, N], which the players of each play in turn."""
+        games, words = self.games, moves | np.where(np.arange(moves.shape[1]) % 2, WHITE_BIT, 0)
+        words = (words ^ np.where(self.to_play == WHITE, WHITE_BIT, 0)[:, None]).astype(np.uint16)
+        first, placed, played, setups = games.move_offset[self.game], games.setup_offset, [], []
+        for game, start, ply, own in zip(self.game, first, self.ply, words):
+            played.append(np.concatenate([games.moves[start : start + ply], own]))
+            stones, due = (each[placed[game] : placed[game + 1]] for each in (games.setup, games.setup_ply))
+            setups.append((stones[due <= ply], due[due <= ply]))
+        colours = [_opponent_of_last(each) for each in played]
+        sizes = [(self.width, self.height)] * len(self)
+        return self._from_sequences(played, sizes, setups, colours, self.conditions.take(self.game))
+
     @classmethod
     def from_moves(
         cls,

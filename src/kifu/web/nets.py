@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
 
@@ -9,12 +11,13 @@ import numpy as np
 from pydantic import Field
 from starlette.routing import Route
 
+from kifu.corpus.export import rows_to_games
 from kifu.errors import GameError, RecipeError
 from kifu.go.rules import Rules
 from kifu.katago.inputs import encode_katago
 from kifu.katago.rules import KataRules
 from kifu.learn.evaluation import Evaluation
-from kifu.learn.review import MAX_COMPARED, Ranks, Reviewer, compare_moves, line_of, search_problems
+from kifu.learn.review import MAX_COMPARED, Ranks, Reviewer, compare_moves, line_of, read_problems
 from kifu.planes.encoder import encode
 from kifu.planes.registry import PLANE_SETS, define
 from kifu.play.player import DEFAULT_KOMI, RESIGN, GameSession, NetEvaluator, Player, score_points
@@ -24,13 +27,16 @@ from kifu.records.ranks import Rank
 from kifu.web.api import Deadline, Download, NotFoundError, Params, endpoint
 from kifu.web.games import game_info
 from kifu.web.positions import MAX_MOVES, Line
-from kifu.web.site import CorpusParams, Site
+from kifu.web.site import CatalogueParams, Site
 
 _MAX_SHOWN, _MIN_SHOWN = 60, 0.001
 """Largest number of moves of a prediction, and the smallest probability of one."""
 
 _MAX_ANALYSED, _BATCH, _PART_SECONDS = 400, 4, 0.5
 """Number of moves of a game that are analysed, of positions between two checks of the time, and seconds of a part."""
+
+_PROBLEMS = 10
+"""Number of problems that are listed at a time."""
 
 _NONE = [None, None]
 
@@ -64,11 +70,15 @@ class NetParams(LineParams):
 
 
 class ReviewParams(NetParams):
-    """A game that a net reviews; ranks such as "3d" or "". An analysis starts at the position after `first` moves."""
+    """A game that a net reviews; ranks such as "3d" or "".
+
+    An analysis starts at the position after `first` moves, and compares the move played with `moves` likely ones.
+    """
 
     black_rank: ShortText = ""
     white_rank: ShortText = ""
     first: int = Field(0, ge=0, le=MAX_MOVES)
+    moves: int = Field(MAX_COMPARED, ge=0, le=MAX_COMPARED)
 
     @property
     def ratings(self) -> Ranks:
@@ -162,7 +172,7 @@ def analyse(site: Site, params: ReviewParams, deadline: Deadline) -> dict[str, A
     """
     reviewer, game = _reviewed(site, params)
     total = min(len(game), _MAX_ANALYSED) + 1
-    count = MAX_COMPARED if reviewer.net.has_points else 1
+    count = params.moves if reviewer.net.has_points else min(params.moves, 1)
     rows: list[list[Any]] = []
     for start in range(params.first, total, _BATCH):
         for each in compare_moves(reviewer, game, range(start, min(start + _BATCH, total)), params.ratings, count):
@@ -174,37 +184,36 @@ def analyse(site: Site, params: ReviewParams, deadline: Deadline) -> dict[str, A
     return {"total": total, "rows": rows}
 
 
-class ProblemsParams(CorpusParams):
-    """A search for problems in a choice of games; `first` is the number of those that were searched before."""
+class ProblemsParams(CatalogueParams):
+    """Problems of a catalogue for two ranks such as "7d/10k", "" for the first two: those after `first` easier ones."""
 
-    net: int = Field(0, ge=0, le=1000)
-    seed: int = Field(0, ge=0, le=2**31)
+    ranks: ShortText = ""
     first: int = Field(0, ge=0, le=10**9)
 
 
 def list_problems(site: Site, params: ProblemsParams, deadline: Deadline) -> dict[str, Any]:
-    """Return the problems in some of the chosen games, as far as `_PART_SECONDS` suffice.
+    """Return some problems, see `read_problems`.
 
     Returns:
-        {"problems": [{"row", "ply", "line": `Line.to_json`, "to_play", "answers", "mistake", "loss"}];
-        "first": number of games that were searched so far; "done": True after the last game}. See `Problem`.
+        {"ranks": [[two ranks, number of problems]]; "problems": [their columns, and "row"; "game": `game_info`; "line":
+        `Line.to_json` with the moves before the position, too]}.
     """
-    corpus, reviewer = site.corpus(params.corpus), site.net(params.net)
-    chosen = corpus.table.select(params.chosen, deadline)
-    search = search_problems(reviewer, corpus.searcher, chosen, params.seed, params.first)
-    found: list[dict[str, Any]] = []
-    first = params.first
-    while deadline.seconds - deadline.left < _PART_SECONDS:
-        searched = next(search, None)
-        if searched is None:
-            return {"problems": found, "first": first, "done": True}
-        first += 1
-        row, problem = searched
-        if problem is not None:
-            values = problem._asdict() | {"row": row, "ply": len(problem.game)}
-            found.append(values | {"game": game_info(problem.game), "line": Line.of_game(problem.game).to_json()})
-            break
-    return {"problems": found, "first": first, "done": False}
+    corpus = site.corpus(params.corpus)
+    problems = read_problems(corpus.searcher.catalogue.path)
+    counts = Counter(each["ranks"] for each in problems)
+    ranks = params.ranks or next(iter(counts), "")
+    chosen = [each for each in problems if each["ranks"] == ranks][params.first : params.first + _PROBLEMS]
+    ids = ", ".join(str(each["game"]) for each in chosen) or "NULL"
+    rows = corpus.table.query(f'SELECT id, min("row") FROM summaries WHERE id IN ({ids}) GROUP BY id', deadline)
+    row_of, found = dict(rows), []
+    for each in (each for each in chosen if each["game"] in row_of):
+        row, ply = row_of[each["game"]], each["ply"]
+        (game,) = rows_to_games(corpus.searcher.record(row))
+        bits = np.arange(len(each["line"]), dtype=np.uint16) % 2 * WHITE_BIT ^ game.moves[ply] & WHITE_BIT
+        moves = np.concatenate([game.moves[:ply], np.array(each["line"], np.uint16) | bits])
+        line = Line.of_game(replace(game, moves=moves))
+        found.append(each | {"row": row, "game": game_info(game), "line": line.to_json()})
+    return {"ranks": list(counts.items()), "problems": found}
 
 
 _RESIGN = 0.05
@@ -406,7 +415,7 @@ def nets_routes(site: Site) -> list[Route]:
         endpoint("/api/predict", PredictParams, lambda params, _: predict(site, params), site.predict, method="POST"),
         endpoint("/api/analyse", ReviewParams, partial(analyse, site), site.predict, method="POST"),
         endpoint("/api/candidates", PredictParams, partial(candidates, site), site.predict, method="POST"),
-        endpoint("/api/problems", ProblemsParams, partial(list_problems, site), site.predict),
+        endpoint("/api/problems", ProblemsParams, partial(list_problems, site), site.quick),
         endpoint("/api/start", StartParams, lambda params, _: start(site, params), site.predict),
         endpoint("/api/play", PlayParams, lambda params, _: reply(site, params), site.predict, method="POST"),
         endpoint("/api/score", ScoreParams, lambda params, _: score(site, params), site.predict, method="POST"),

@@ -1,16 +1,26 @@
 """Losses and problems against leads that are known."""
 
+import json
+from collections import defaultdict
+from itertools import combinations
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 
 import kifu
 from commands import is_error, run
+from evaluators import RankedScript, people_catalogue, script_problems
+from kifu.errors import FormatError, OutputError
+from kifu.learn import review
 from kifu.learn.evaluation import Evaluation
-from kifu.learn.review import Reviewer, compare_moves, find_problem, write_problems
+from kifu.learn.positions import NetPositions
+from kifu.learn.review import Reviewer, compare_moves
 from kifu.point import BLACK, POINT_MASK, WHITE, WHITE_BIT
+from kifu.records.ranks import Rank
 
 
 class Ledger(Reviewer):
@@ -57,26 +67,117 @@ def test_losses_are_against_the_best_of_the_likely_moves_and_the_one_played(poin
     assert losses == ([0, 7, 6, 0, 0, 5, 0, None] if points else [None] * 8)
 
 
-def test_problems_are_mistakes_and_are_written() -> None:
-    columns = "bdfhj"
-    moves = "".join(f";{'BW'[k % 2]}[{columns[k % 5]}{'bcdefg'[k // 5]}]" for k in range(30))
-    game = kifu.read_sgf(f"(;SZ[19]PB[a]PW[b]BR[3d]{moves})".encode())
-    ledger = Ledger({9: 0.5, 17: 0.3, 18: 0.1, 5: 0.04})
-    problem = find_problem(ledger, game, seed=1)
-    assert problem is not None
-    played = int(game.moves[len(problem.game)] & POINT_MASK)
-    assert problem[1:] == (BLACK if len(problem.game) % 2 == 0 else WHITE, [18, 17], played, 18 - played % 19)
-    assert find_problem(ledger, game, seed=1) == problem
-    assert find_problem(Ledger({2: 0.9}), kifu.read_sgf(moves.replace("b", "c").join(("(;", ")")).encode()), 1) is None
-    text = write_problems([problem])
-    assert (text.count(b"TE[1]"), text.count(b"BM[1]")) == (2, 1)
-    (written,) = kifu.read_games(text)
-    assert (written.board(0).stones == problem.game.board().stones).all()
-    assert (written.to_play, int(written.moves[0] & POINT_MASK)) == (problem.to_play, 18)
+PAIRS = ("7d/10k", "9d/15k")
 
 
-def test_problems_require_a_net_whose_points_hold(tmp_path: Path) -> None:
-    kifu.ingest(kifu.sample_path(), tmp_path / "games.parquet")
-    output = tmp_path / "problems.sgf"
-    is_error(run("problems", tmp_path / "games.parquet", "-o", output), "points of net human", "--net KATAGO.bin.gz")
-    assert not output.exists()
+def expected(net: RankedScript, positions: NetPositions) -> dict[tuple[int, int, str], dict[str, Any]]:
+    """Return the problems by game, ply and ranks, one move after another."""
+    assert positions.rows is not None
+    ids, found = positions.rows["id"].to_pylist(), {}
+    ratings = {pair: [Rank.parse_rating(each) for each in pair.split("/")] for pair in PAIRS}
+    for game, ply in zip(positions.game.tolist(), positions.ply.tolist(), strict=True):
+        compared = {*net.policy(None, ply), *(c for each in ratings.values() for r in each for c in net.policy(r, ply))}
+        right = [column for column in sorted(compared, reverse=True) if max(compared) - column <= 1]
+        for pair, (strong, weak) in ratings.items():
+            chances = [sum(net.policy(rating, ply).get(column, 0) for column in right) for rating in (strong, weak)]
+            likeliest = net.policy(weak, ply)
+            mistake = max(likeliest, key=lambda column: likeliest[column])
+            if chances[0] < 0.6 or chances[1] > 0.25 or max(compared) - mistake < 2:
+                continue
+            line = right[:1]
+            for later in range(ply + 1, ply + 5):
+                left = {c: share for c, share in net.policy(strong, later).items() if c not in line}
+                line += [max(left, key=lambda column: left[column])] if left else []
+            found[ids[game], ply, pair] = {
+                "strong": pytest.approx(chances[0]), "weak": pytest.approx(chances[1]), "loss": max(compared) - mistake,
+                "answers": [19 + c for c in right], "mistake": 19 + mistake, "line": [19 + c for c in line],
+            }  # fmt: skip
+    return found
+
+
+@pytest.fixture
+def people(tmp_path: Path) -> Path:
+    return people_catalogue(tmp_path)
+
+
+def search(people: Path, *pairs: str, **options: Any) -> tuple[dict[str, int], int]:
+    counts, positions = review.find_problems(people, "values", "ranks", pairs, **options)
+    return dict(counts), positions
+
+
+def key(problem: dict[str, Any]) -> tuple[int, int, str]:
+    return problem["game"], problem["ply"], problem["ranks"]
+
+
+def test_problems_follow_the_rules(people: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    net = script_problems(monkeypatch)
+    counts, searched = search(people, *PAIRS, count=10_000)
+    positions = review._people(people, (net, net), None)  # type: ignore[arg-type]
+    assert searched == len(positions) == 30 * 8  # of 31 games, one of which is a program's
+    wanted, found = expected(net, positions), review.read_problems(people)
+    assert {key(each): {name: each[name] for name in ("strong", "weak", "loss", "answers", "mistake", "line")}
+            for each in found} == wanted  # fmt: skip
+    assert counts == {pair: sum(each["ranks"] == pair for each in found) for pair in PAIRS}
+    assert min(counts.values()) > 2
+    assert any(len(each["answers"]) > 1 for each in found)
+    for pair in PAIRS:
+        chances = [each["weak"] for each in found if each["ranks"] == pair]
+        assert chances == sorted(chances, reverse=True)
+
+
+def test_two_pairs_of_ranks_never_have_opposite_answers(people: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The points decide, also where other ranks let other moves be compared."""
+    script_problems(monkeypatch)
+    found: dict[tuple[int, int], list[dict[str, Any]]] = defaultdict(list)
+    for pair in ("7d/10k", "9d/10k", "9d/15k", "5d/5k"):
+        search(people, pair, count=10_000, overwrite=True)
+        for each in review.read_problems(people):
+            found[key(each)[:2]].append(each)
+    several = [each for each in found.values() if len(each) > 1]
+    assert several
+    for one, two in (pair for each in several for pair in combinations(each, 2)):
+        assert not (one["mistake"] in two["answers"] and two["mistake"] in one["answers"])
+
+
+def test_a_search_continues_to_the_same_bytes(people: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script_problems(monkeypatch)
+    monkeypatch.setattr(review, "_PART", 16)
+    path = review.problems_path(people)
+    counts, searched = search(people, *PAIRS, count=1)
+    assert min(counts.values()) >= 1
+    assert searched < 240
+    more = search(people, *PAIRS, count=3)
+    assert more[1] >= searched
+    continued = path.read_bytes()
+    path.unlink()
+    assert search(people, *PAIRS, count=3) == more
+    assert path.read_bytes() == continued
+
+    interrupted = review._find_problems
+    monkeypatch.setattr(review, "_find_problems", mock.Mock(side_effect=KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        search(people, *PAIRS, count=10_000)
+    assert path.read_bytes() == continued
+    monkeypatch.setattr(review, "_find_problems", interrupted)
+    with pytest.raises(OutputError, match="--overwrite replaces it"):
+        search(people, *PAIRS, count=3, where="white = 'w'")
+    assert search(people, *PAIRS, count=3, where="black = 'b7'", overwrite=True)[1] == 8
+    path.write_bytes(b"damaged")
+    with pytest.raises(FormatError, match=r"people\.parquet\.problems"):
+        review.read_problems(people)
+
+
+def test_problems_command(people: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    script_problems(monkeypatch)
+    done = run("problems", people, "--net", "values", "--count", 2, "--json", "-")
+    assert json.loads(done.out)["problems"]["7d/10k"] >= 2
+    for pair in ("10k/7d", "7d/7d"):
+        is_error(run("problems", people, "--ranks", pair), "the stronger one first", repr(pair))
+    is_error(run("problems", people, "--ranks", "7d"), "a rank is 30k to 1k")
+    kifu.ingest(kifu.sample_path(), tmp_path / "programs.parquet")
+    is_error(run("problems", tmp_path / "programs.parquet"), "are games of programs")
+
+
+def test_problems_require_a_net_whose_points_hold(people: Path) -> None:
+    is_error(run("problems", people), "points of net human", "--net KATAGO.bin.gz")
+    assert not review.problems_path(people).exists()

@@ -69,7 +69,6 @@ ELSEWHERE = {
     "match": "resumes, and plays between processes, see play/test_match.py",
     "export": "torch writes the file, see learn/test_export.py",
     "mix": "see learn/test_mix.py",
-    "problems": "needs a network of KataGo",
     "demo": "runs other commands",
 }
 RESUMES = "the same command resumes"

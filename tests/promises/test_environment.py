@@ -178,7 +178,11 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as trap:
         ["evaluate sets/test.parquet --positions 64 --html run.html", "query 'select 1' games.parquet"],
         ["train quick-cpu sets/train.parquet -o run --set steps=3 --set games=50"],
         ["mix sets/validation.parquet --net human --net small -o few.mix --positions 99"],
-        ["problems games.parquet -o problems.sgf --net net.bin.gz --count 1"],
+        [
+            "query 'select * replace (false as black_program, false as white_program) from games' games.parquet"
+            " -o people.parquet",
+            "problems people.parquet --net net.bin.gz --where 'id % 16 = 0'",
+        ],
     ],
     ids=lambda lines: lines[-1].partition(" ")[0],
 )

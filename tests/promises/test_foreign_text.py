@@ -456,8 +456,8 @@ def mix(world: Path, out: Path) -> Iterator[Arguments]:
 
 @case
 def problems_(world: Path, out: Path) -> Iterator[Arguments]:
-    yield [world / f"{PATH}.parquet", "-o", out / f"{EVIL}.sgf", "--count", 1]
-    yield [world / f"{PATH}.zip", "-o", f"{{out}}/{PATH}.sgf"]
+    yield [world / f"{PATH}.parquet", "--ranks", EVIL]
+    yield [world / f"{PATH}.zip"]
 
 
 @case

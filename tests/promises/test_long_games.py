@@ -86,7 +86,7 @@ export run -o net.onnx
 mix games.parquet --net run --net small -o some.mix --positions 99 --overlap keep
 predict big/00.sgf --net run --move 65535 -o heat.png
 predict big/passes.sgf --net run --move 65535
-problems games.parquet -o problems.sgf --net net.bin.gz --count 1
+problems games.parquet --net net.bin.gz --count 1
 gtp --net run --rules japanese
 match run run -o match --openings games.parquet --opening-moves 100 --dry-run
 """

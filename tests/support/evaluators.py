@@ -1,17 +1,22 @@
 """Oracles that are no nets, and engines that ask them."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+import kifu
 from kifu.go.rules import Rules
+from kifu.learn import review
 from kifu.learn.evaluation import Evaluation
+from kifu.learn.positions import NetPositions
 from kifu.play.player import GameSession
-from kifu.point import BLACK
+from kifu.point import BLACK, POINT_MASK, WHITE_BIT
 from lazy import lazy_import
 
 play = lazy_import("kifu.play")
@@ -91,3 +96,58 @@ def reported(engine: play.engine.Engine, sent: bytes, *, cut: int = 1 << 20) -> 
     answers: list[str] = []
     play.gtp.serve(engine, play.gtp.LineReader(lambda size: next(pieces, b"")), answers.append)
     return "".join(answers)
+
+
+class RankedScript:
+    """A net of which a move on column x is worth x points. Its likely moves, in row 1, depend on rating and ply."""
+
+    name, board, has_points, parts = "ranked", (19, 19), True, (SimpleNamespace(_is_kata=True),)
+
+    def check_board(self, width: int, height: int) -> None: ...
+
+    def check_ranks(self, *ranks: float | None) -> None: ...
+
+    def policy(self, rating: float | None, ply: int) -> dict[int, float]:
+        """Return chances by column, none near a limit of the rules; without a rating, of the best or the worst move."""
+        if rating is None:
+            return {18 * (ply % 2): 1.0}
+        rng = np.random.default_rng([int(rating), ply])
+        columns = rng.choice(np.arange(12, 19) if rating > 31 else np.arange(8, 19), 4, replace=False)
+        chances = ((0.71, 0.14, 0.08, 0.07), (0.53, 0.23, 0.15, 0.09), (0.34, 0.31, 0.21, 0.14))[rng.integers(3)]
+        return dict(zip(columns.tolist(), chances, strict=True))
+
+    def evaluate(self, positions: NetPositions) -> Evaluation:
+        policy, score = np.zeros((len(positions), 362)), np.zeros((len(positions), 2), np.float32)
+        for k, (game, ply) in enumerate(zip(positions.game.tolist(), positions.ply.tolist(), strict=True)):
+            start = positions.games.move_offset[game]
+            words = positions.games.moves[start : start + ply]
+            moves, signs = (words & POINT_MASK).astype(int), np.where(words & WHITE_BIT, -1, 1)
+            for column, share in self.policy(positions.ranks[0], ply).items():
+                policy[k, 19 + column] = share * (19 + column not in moves)
+            score[k, 0] = (signs * (moves % 19)).sum() * (1 if positions.to_play[k] == BLACK else -1)
+        with np.errstate(divide="ignore"):
+            return Evaluation(np.log(policy).astype(np.float32), positions.to_play, score=score)
+
+    def stream(self, positions: NetPositions) -> Iterator[Evaluation]:
+        for start in range(0, len(positions), 50):
+            yield self.evaluate(positions.take(slice(start, start + 50)))
+
+
+def people_catalogue(folder: Path, games: int = 30) -> Path:
+    """Return a catalogue of games without moves in row 1, and one of a program."""
+    letters = "abcdefghijklmnopqrs"
+    points = [x + y for y in letters[2:8] for x in letters[1::2]]
+    for k in range(games + 1):
+        order = np.random.default_rng(k).permutation(len(points))
+        moves = "".join(f";{'BW'[n % 2]}[{points[at]}]" for n, at in enumerate(order))
+        (folder / f"{k:02}.sgf").write_text(f"(;SZ[19]PB[{'GNU Go' if k == games else f'b{k}'}]PW[w]KM[6.5]{moves})")
+    kifu.ingest(folder, folder / "people.parquet")
+    return folder / "people.parquet"
+
+
+def script_problems(monkeypatch: Any) -> RankedScript:
+    """Let problems be searched with a `RankedScript`, whatever nets are named."""
+    net = RankedScript()
+    monkeypatch.setattr(review, "open_net", lambda name: net)
+    monkeypatch.setattr(review, "net_hash", str)
+    return net

@@ -103,7 +103,7 @@ def test_ranks_change_the_expected_moves(full_server: ServedSite, full_page: Any
 
 def test_two_nets_side_by_side(full_server: ServedSite, full_page: Any) -> None:
     page = full_page
-    small = prediction(page, lambda: page.goto(full_server.url + "/game/0/0?ply=40"), net=0)
+    small = prediction(page, lambda: page.goto(full_server.url + "/game/0/0?ply=40&nets=0"), net=0)
     human = prediction(page, lambda: tab_to(page, "human", "Space"), net=1)
     assert small != human
     wait_for_table(page, "small", small)
